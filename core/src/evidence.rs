@@ -1,0 +1,432 @@
+//! What a run writes down. Every type here is versioned with [`SCHEMA_VERSION`] and shipped as JSON Schema.
+//!
+//! The journal is the truth; everything else can be rebuilt from it. Durations are integer microseconds, instants are
+//! RFC 3339 in UTC, a missing value means "unknown" and never zero.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::Artifact;
+use crate::backend::{BackendInfo, CacheUse, Destruction};
+use crate::call::MeterReading;
+use crate::completion::{Completion, StreamReport};
+use crate::condition::{Condition, ConditionProof, Freshness};
+use crate::digest::Digest;
+use crate::input::InputEntry;
+use crate::output::OutputRef;
+use crate::phase::{Phase, PhaseSpan};
+use crate::resources::{NetworkPolicy, Resources};
+use crate::sandbox::{Observation, SandboxRef};
+use crate::tag::Tag;
+use crate::verdict::{FailureClass, Verdict};
+
+/// Version of all evidence schemas. A reader refuses a higher major version.
+pub const SCHEMA_VERSION: &str = "1.0";
+
+/// `manifest.json`: what was asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Manifest {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: String,
+    /// The run's id.
+    pub run: String,
+    /// When it was started.
+    #[schemars(with = "String")]
+    pub started_at: Timestamp,
+    /// Version of the binary.
+    pub binary_version: String,
+    /// Source revision of the binary, when it was built from a checkout.
+    pub binary_revision: Option<String>,
+    /// The machine that ran the harness.
+    pub host: Host,
+    /// The backends, as connected.
+    pub backends: Vec<BackendInfo>,
+    /// The data sets.
+    pub datasets: Vec<DatasetRecord>,
+    /// The solver, such as `gold`.
+    pub solver: String,
+    /// The settings of the plan.
+    pub plan: PlanSettings,
+    /// Number of planned trials.
+    pub trials: u64,
+    /// Names (never values) of host variables forwarded into sandboxes.
+    pub forwarded_env: Vec<String>,
+}
+
+/// The machine that ran the harness.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Host {
+    /// Operating system and its version.
+    pub os: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// CPU architecture.
+    pub architecture: String,
+    /// CPUs that the process may use.
+    pub cpus: u64,
+    /// Memory in MiB.
+    pub memory_mb: u64,
+}
+
+/// A data set of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DatasetRecord {
+    /// As named by the user.
+    pub name: String,
+    /// Digest over the ids and digests of the selected tasks.
+    pub digest: Digest,
+    /// Number of selected tasks.
+    pub tasks: u64,
+}
+
+/// The settings from which the plan was expanded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanSettings {
+    /// Conditions.
+    pub conditions: Vec<Condition>,
+    /// Replicates of each cell and task.
+    pub replicates: u32,
+    /// Order of the trials.
+    pub order: String,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Most trials at one time, over all backends.
+    pub concurrency: u32,
+    /// Most trials at one time, per backend.
+    pub backend_concurrency: BTreeMap<String, u32>,
+    /// Most attempts of one trial.
+    pub max_attempts: u32,
+    /// Stop after this many accepted trials.
+    pub stop_after_passes: Option<u64>,
+}
+
+/// Identifies a trial of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct TrialKey {
+    /// Backend name.
+    pub backend: String,
+    /// Declared condition.
+    pub condition: Condition,
+    /// Data set name.
+    pub dataset: String,
+    /// Task id.
+    pub task: String,
+    /// Replicate, from 1.
+    pub replicate: u32,
+}
+
+/// How the environment of a trial was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EnvironmentWay {
+    /// The task's own image.
+    Image,
+    /// Built from the task's own Dockerfile.
+    Dockerfile,
+    /// Its recipe was replayed on the backend's general base.
+    Recipe,
+    /// Started from a warm artifact.
+    Artifact,
+    /// The sandbox of the previous trial.
+    Reuse,
+}
+
+/// The environment of a trial.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvironmentRecord {
+    /// Which way was taken.
+    pub way: EnvironmentWay,
+    /// Fingerprint of what the environment is made from.
+    pub fingerprint: Digest,
+    /// What the sandbox started from, as asked: an image reference, an artifact id, a base name.
+    pub asked: String,
+    /// … and as the backend resolved it.
+    pub resolved: String,
+    /// Whether the image was there already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheUse>,
+}
+
+/// Why a trial failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Failure {
+    /// The class.
+    pub class: FailureClass,
+    /// The phase in which it happened.
+    pub phase: Phase,
+    /// What happened, in words.
+    pub message: String,
+    /// Kind of the contract error, where one caused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_kind: Option<String>,
+    /// True if a further attempt may be made.
+    pub retryable: bool,
+}
+
+/// How a sandbox ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum Cleanup {
+    /// There was nothing to clean up.
+    Nothing,
+    /// The sandbox goes on for the next trial (condition `reuse`).
+    Kept,
+    /// The backend says that it is gone.
+    Confirmed,
+    /// It may still exist.
+    Unconfirmed {
+        /// Why it is not known to be gone.
+        why: String,
+    },
+}
+
+/// One line of `trials.jsonl`: one attempt at one trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Attempt {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: String,
+    /// The run.
+    pub run: String,
+    /// The trial.
+    pub trial: TrialKey,
+    /// Attempt number of the trial, from 1.
+    pub attempt: u32,
+    /// True if no further attempt of this trial follows.
+    pub last: bool,
+    /// Correlation tag.
+    pub tag: Tag,
+    /// Version of the adapter.
+    pub adapter_version: String,
+    /// Digest of the task.
+    pub task_digest: Digest,
+    /// When the attempt was submitted.
+    #[schemars(with = "String")]
+    pub started_at: Timestamp,
+    /// From submission to the end of the last phase, in microseconds.
+    pub total_us: u64,
+    /// The sandbox, if one came to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxRef>,
+    /// The environment, if it came that far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<EnvironmentRecord>,
+    /// Whether the declared condition held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<ConditionProof>,
+    /// Freshness facts read in the sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freshness: Option<Freshness>,
+    /// The phases, in order of their start.
+    pub phases: Vec<PhaseSpan>,
+    /// Requests and bytes.
+    pub meter: MeterReading,
+    /// Coarsest timing resolution of the commands, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution_us: Option<u64>,
+    /// Resources asked for.
+    pub requested: Resources,
+    /// What the sandbox might reach.
+    pub network: NetworkPolicy,
+    /// What the backend said of the sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observation: Option<Observation>,
+    /// How the solver's command ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub solver: Option<Completion>,
+    /// How the verifier's command ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifier: Option<Completion>,
+    /// The verifier's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Why the trial was not accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// How the sandbox ended.
+    pub cleanup: Cleanup,
+    /// Inputs that were placed.
+    pub inputs: Vec<InputEntry>,
+    /// Outputs that were kept.
+    pub outputs: Vec<OutputRef>,
+    /// Conditions that did not change the outcome but that a reader should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+impl Attempt {
+    /// True if the verifier accepted the task. Cleanup does not change that.
+    #[must_use]
+    pub fn accepted(&self) -> bool {
+        self.failure.is_none()
+            && self.verdict.as_ref().is_some_and(|v| v.decision == crate::verdict::Decision::Accepted)
+    }
+
+    /// The length of a phase in microseconds, summed over its spans; none if it was not reached.
+    #[must_use]
+    pub fn phase_us(&self, phase: Phase) -> Option<u64> {
+        self.phases.iter().filter(|span| span.phase == phase).map(|span| span.duration_us).reduce(|a, b| a + b)
+    }
+}
+
+/// The record of one operation on a sandbox.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Receipt {
+    /// Number within the attempt, from 1.
+    pub step: u32,
+    /// The phase that it belongs to.
+    pub phase: Phase,
+    /// The operation: `exec`, `upload`, `download`, `snapshot`.
+    pub operation: String,
+    /// What it was for, such as `solver` or `tests`.
+    pub label: String,
+    /// Start, in microseconds after the attempt was submitted.
+    pub start_us: u64,
+    /// Host duration in microseconds.
+    pub duration_us: u64,
+    /// Duration inside the sandbox in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_us: Option<u64>,
+    /// How a command ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion: Option<Completion>,
+    /// What passed of stdout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<StreamReport>,
+    /// What passed of stderr.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<StreamReport>,
+    /// Payload bytes of a transfer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The error, if the operation failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What an intent announces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Creates {
+    /// A sandbox.
+    Sandbox,
+    /// A warm artifact.
+    Artifact,
+}
+
+/// One event of the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum Event {
+    /// The run begins.
+    RunStarted {
+        /// The run's id.
+        run: String,
+        /// [`SCHEMA_VERSION`] of the writer.
+        schema_version: String,
+    },
+    /// Something is about to be created. On disk *before* the request is sent.
+    Intent {
+        /// Its tag.
+        tag: Tag,
+        /// Where.
+        backend: String,
+        /// What.
+        creates: Creates,
+    },
+    /// The create request was answered.
+    Created {
+        /// The new sandbox.
+        sandbox: SandboxRef,
+    },
+    /// The create request failed.
+    CreateFailed {
+        /// The tag of the intent.
+        tag: Tag,
+        /// The error.
+        error: String,
+        /// True if the object may exist all the same.
+        uncertain: bool,
+    },
+    /// An operation on a sandbox.
+    Receipt {
+        /// The attempt's tag.
+        tag: Tag,
+        /// The record.
+        receipt: Receipt,
+    },
+    /// A warm artifact was made or found.
+    ArtifactReady {
+        /// The artifact.
+        artifact: Artifact,
+    },
+    /// The end of a sandbox was requested.
+    DestroyRequested {
+        /// The sandbox.
+        sandbox: SandboxRef,
+    },
+    /// The backend answered.
+    Destroyed {
+        /// The sandbox.
+        sandbox: SandboxRef,
+        /// What it said.
+        outcome: Destruction,
+    },
+    /// An attempt is over.
+    AttemptFinished {
+        /// Its record.
+        attempt: Box<Attempt>,
+    },
+    /// The run is over.
+    RunFinished {
+        /// True if the user ended it.
+        interrupted: bool,
+    },
+}
+
+/// One line of `journal.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JournalLine {
+    /// Number of the line, from 1, without gaps.
+    pub seq: u64,
+    /// Host time.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// The event.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// One entry of `cleanup.json`: something that the run created.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CleanupEntry {
+    /// Its tag.
+    pub tag: Tag,
+    /// The backend.
+    pub backend: String,
+    /// What it is.
+    pub creates: Creates,
+    /// Its id, if the backend told it.
+    pub id: Option<String>,
+    /// What is known of its end.
+    pub state: CleanupState,
+    /// Why it is not known to be gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// What is known of the end of something that a run created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CleanupState {
+    /// The request to create it failed and left nothing.
+    Never,
+    /// The backend says that it is gone.
+    Confirmed,
+    /// It is meant to stay: a warm artifact.
+    Retained,
+    /// It may still exist.
+    Unconfirmed,
+}

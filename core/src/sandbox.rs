@@ -1,0 +1,227 @@
+//! [`Sandbox`]: one isolated environment.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use secrecy::ExposeSecret;
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::Artifact;
+use crate::call::Call;
+use crate::completion::ExecReport;
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::input::Input;
+use crate::output::OutputSink;
+use crate::resources::Resources;
+use crate::tag::Tag;
+
+/// The name of a sandbox at its backend. It is all that is needed to attach to it or to destroy it, also from another
+/// process.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct SandboxRef {
+    /// The backend's name.
+    pub backend: String,
+    /// The backend's id.
+    pub id: String,
+    /// The tag that it was created with.
+    pub tag: Tag,
+}
+
+/// One isolated environment. All methods may be called at the same time from many tasks; commands run in parallel.
+#[async_trait]
+pub trait Sandbox: Send + Sync {
+    /// Its name at the backend.
+    fn reference(&self) -> &SandboxRef;
+
+    /// Runs one command and streams its output to `sink`.
+    ///
+    /// Returns `Ok` for every end that the command or the sandbox came to, whatever it was: an exit code, a signal,
+    /// the time limit, out of memory, the loss of sandbox or connection. `Err` means that the command was not
+    /// started, or that it cannot be known whether it was (`Transport`); **it is never repeated blindly**.
+    /// A command ends when its own process ends: what it left in the background neither delays the return nor is
+    /// waited for, and lives on if `spec.keep_background` is true. At `spec.timeout`, or when `call` is cancelled,
+    /// the whole process tree of the command is killed, `setsid` children included, and what it had written so far
+    /// is delivered.
+    /// Errors: `NotFound` (no such user or directory), `InvalidRequest`, `SandboxLost`, `Transport`.
+    async fn exec(&self, call: &Call, spec: &ExecSpec, sink: &dyn OutputSink) -> Result<ExecReport>;
+
+    /// Places inputs, in one transfer where the backend can. Parent directories are made. A file replaces what was
+    /// there; a tree is merged over it. Everything belongs to root; modes and symbolic links are kept.
+    ///
+    /// Idempotent. After an error the destination may be half written; the caller repeats or gives up.
+    /// Errors: `InvalidRequest` (too large, bad path), `SandboxLost`, `Transport`.
+    async fn upload(&self, call: &Call, inputs: &[Input]) -> Result<Uploaded>;
+
+    /// Writes an uncompressed tar stream of the file or directory `from` (absolute) to the host file `to`, replacing
+    /// it. Member names begin with the last component of `from`, as Docker has it. Stops with `InvalidRequest` when
+    /// more than `limit` bytes would be written; `to` is then removed.
+    ///
+    /// Idempotent. The content is hostile: unpack it with care. Errors: `NotFound`, `SandboxLost`, `Transport`.
+    async fn download(&self, call: &Call, from: &str, to: &Path, limit: u64) -> Result<Downloaded>;
+
+    /// Saves the file system as a warm artifact. Whether the sandbox lives on is
+    /// [`crate::Capabilities::snapshot_keeps_sandbox`]. Running processes are not part of it. Not idempotent.
+    async fn snapshot(&self, call: &Call, spec: &SnapshotSpec) -> Result<Artifact> {
+        let _ = (call, spec);
+        Err(Error::unsupported(format!("the {} backend has no snapshots", self.reference().backend)))
+    }
+
+    /// What the backend knows of the sandbox: granted resources, use, its own timestamps. Idempotent.
+    async fn observe(&self, call: &Call) -> Result<Observation>;
+}
+
+/// One command.
+#[derive(Debug, Clone)]
+pub struct ExecSpec {
+    /// Program and arguments. The program is looked up in `PATH` inside the sandbox. No shell is added.
+    pub argv: Vec<String>,
+    /// Environment variables, over those of the sandbox.
+    pub env: BTreeMap<String, String>,
+    /// Granted secrets to put into the environment: variable name → name of the grant.
+    pub secret_env: BTreeMap<String, String>,
+    /// Working directory; none means the sandbox's default. It must exist.
+    pub cwd: Option<String>,
+    /// User name or numeric id; none means the sandbox's own user.
+    pub user: Option<String>,
+    /// Bytes for stdin; none means empty.
+    pub stdin: Option<Bytes>,
+    /// Time limit, counted from the start of the command.
+    pub timeout: Duration,
+    /// Most bytes delivered per stream: the first and the last half of it, with a counted gap between.
+    pub output_limit: u64,
+    /// False: processes that the command left behind are killed when it ends.
+    pub keep_background: bool,
+}
+
+impl ExecSpec {
+    /// A command with the given arguments: no environment, default directory and user, 60 seconds, 16 MiB of output
+    /// per stream, background processes kept.
+    pub fn new<I, S>(argv: I) -> Self
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<String>,
+    {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            env: BTreeMap::new(),
+            secret_env: BTreeMap::new(),
+            cwd: None,
+            user: None,
+            stdin: None,
+            timeout: Duration::from_secs(60),
+            output_limit: 16 << 20,
+            keep_background: true,
+        }
+    }
+
+    /// A script for `sh -c`.
+    #[must_use]
+    pub fn sh(script: &str) -> Self {
+        Self::new(["sh", "-c", script])
+    }
+
+    /// The same command with another time limit.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The same command as another user.
+    #[must_use]
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.user = Some(user.into());
+        self
+    }
+
+    /// The same command in another directory.
+    #[must_use]
+    pub fn cwd(mut self, cwd: impl Into<String>) -> Self {
+        self.cwd = Some(cwd.into());
+        self
+    }
+
+    /// The same command with one more environment variable.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// All environment variables with the secrets filled in. Adapters call this when they send the command; the
+    /// result must not be logged.
+    ///
+    /// # Errors
+    /// `Denied` if a secret was not granted.
+    pub fn resolved_env(&self, call: &Call) -> Result<BTreeMap<String, String>> {
+        let mut env = self.env.clone();
+        for (variable, secret) in &self.secret_env {
+            env.insert(variable.clone(), call.grants.secret(secret)?.expose_secret().to_owned());
+        }
+        Ok(env)
+    }
+}
+
+/// How an upload was confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UploadProof {
+    /// The backend acknowledged the whole transfer.
+    Acknowledged,
+    /// Sizes were compared in the sandbox.
+    Size,
+    /// Digests were compared in the sandbox.
+    Digest,
+}
+
+/// The outcome of an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uploaded {
+    /// Bytes sent, framing included.
+    pub bytes: u64,
+    /// How completeness is known.
+    pub proof: UploadProof,
+}
+
+/// The outcome of a download.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Downloaded {
+    /// Bytes written to the host file.
+    pub bytes: u64,
+}
+
+/// A request for a warm artifact of a sandbox.
+#[derive(Debug, Clone)]
+pub struct SnapshotSpec {
+    /// The tag to put on it.
+    pub tag: Tag,
+    /// Fingerprint of the environment that it holds.
+    pub fingerprint: Digest,
+    /// How long the backend should keep it, where it can be told.
+    pub keep_for: Option<Duration>,
+}
+
+/// What the backend knows of a sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Observation {
+    /// Resources granted.
+    pub granted: Resources,
+    /// CPU time used so far, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us: Option<u64>,
+    /// Highest memory use so far, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+    /// Timestamps of the backend's own clock by event name.
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub provider_times: BTreeMap<String, Timestamp>,
+    /// Facts that bear on cost, by name, as the backend reports them.
+    pub cost_evidence: BTreeMap<String, String>,
+}
