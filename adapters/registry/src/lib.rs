@@ -35,9 +35,9 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
     let _ = (config, call);
     match name {
         #[cfg(all(feature = "local", target_os = "linux"))]
-        "local" => { let _ = parse::<toml::Table>; unimplemented!() }
+        "local" => sandbox_bench_local::connect(&parse(name, config)?, call).await,
         #[cfg(feature = "docker")]
-        "docker" => unimplemented!(),
+        "docker" => sandbox_bench_docker::connect(&parse(name, config)?, call).await,
         _ => Err(missing(name)),
     }
 }

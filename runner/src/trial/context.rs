@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sandbox_bench_core::evidence::TrialKey;
 use sandbox_bench_core::{
-    Backend, Call, Grants, Input, InputEntry, MeterReading, NetworkPolicy, Phase, Resources, Stage, Tag,
+    Backend, Call, Grants, Input, InputEntry, MeterReading, NetworkPolicy, Phase, Stage, Tag,
 };
 use sandbox_bench_datasets::task::Task;
 use secrecy::SecretString;
@@ -100,12 +100,6 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Resources to ask for.
-    #[must_use]
-    pub fn resources(&self) -> Resources {
-        self.task.resources.clone()
-    }
-
     /// What the sandbox may reach.
     #[must_use]
     pub fn network(&self) -> NetworkPolicy {

@@ -7,6 +7,7 @@
 mod attempt;
 mod bench;
 mod context;
+mod ctrf;
 mod freshness;
 mod grade;
 mod materials;

@@ -48,8 +48,8 @@ pub async fn patch(bench: &Bench<'_>, phase: Phase, instance: &SweSmith, directi
         .into_iter()
         .filter_map(|change| {
             let old = files.iter().find(|file| file.path == change.path).map_or(0o644, |file| file.mode);
-            let bytes = change.content?;
-            Some(Input::bytes("patched", &inside(bench, &change.path), stage, change.mode.unwrap_or(old), bytes))
+            let mode = change.executable.map_or(old, |executable| if executable { 0o755 } else { 0o644 });
+            Some(Input::bytes("patched", &inside(bench, &change.path), stage, mode, change.content?))
         })
         .collect();
     place(bench, phase, stage, &inputs).await?;
