@@ -52,8 +52,8 @@ pub struct TaskOptions {
     #[arg(short, long, value_delimiter = ',', value_name = "NAME|PATH,…", required = true)]
     pub dataset: Vec<String>,
     /// Form of the data sets, where it is not to be detected.
-    #[arg(long = "dataset-format", value_name = "FORMAT")]
-    pub format: Option<Format>,
+    #[arg(long, value_name = "FORMAT")]
+    pub dataset_format: Option<Format>,
     /// Directory with environments of SWE-smith repositories: <repository key>/Dockerfile.
     #[arg(long, value_name = "DIR")]
     pub environments: Option<PathBuf>,
@@ -71,7 +71,7 @@ impl TaskOptions {
     pub fn selection(&self) -> TaskSelection {
         TaskSelection {
             datasets: self.dataset.clone(),
-            format: self.format,
+            format: self.dataset_format,
             environments: self.environments.clone(),
             include: self.task.clone(),
             limit: self.limit.map(|limit| limit as usize),

@@ -134,7 +134,7 @@ async fn collect(bench: &Bench<'_>, logs: &Path) -> Result<(), Stop> {
         return Ok(());
     }
     let keep = || -> std::io::Result<()> {
-        let limits = outputs::Limits::default();
+        let limits = outputs::Limits { bytes: LOGS_LIMIT, members: 100_000 };
         let unpacked = outputs::unpack_safely(&tar, logs, limits)?;
         for skipped in &unpacked.skipped {
             bench.rec.warn(format!("left out of the logs: {}: {}", skipped.name, skipped.why));
