@@ -119,7 +119,7 @@ fn text(row: &Map<String, Value>, key: &str) -> Result<String, Fault> {
 }
 
 /// A list of test ids, also as JSON text.
-fn tests(row: &Map<String, Value>, key: &str) -> Result<Vec<String>, Fault> {
+pub(crate) fn tests(row: &Map<String, Value>, key: &str) -> Result<Vec<String>, Fault> {
     let wrong = || Fault::new(format!("{key} is no list of test ids"), format!("make {key} a list of strings"));
     let list = match row.get(key) {
         Some(Value::String(json)) => serde_json::from_str(json).map_err(|_| wrong())?,
