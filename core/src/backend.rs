@@ -40,9 +40,11 @@ pub trait Backend: Send + Sync {
     /// Returns when the backend says that it exists; *ready* is a different moment: the success of the first `exec`.
     /// Build and pull output goes to `log`. **Not idempotent.** When it cannot be known whether the sandbox exists,
     /// the error is `UncertainSubmission`, and the caller must [`Backend::find`] the tag before it launches anything
-    /// more. Any other error promises that no sandbox is left behind. Cancellation is honoured before the create
-    /// request is sent and, after that, by destroying what came of it.
-    /// Errors: `Environment` (image missing, build failed), `InvalidRequest`, `Capacity`, `RateLimited`, …
+    /// more. Any other error promises that no sandbox is left behind (an adapter may return `Transport`, which the
+    /// layers make `UncertainSubmission`). Cancellation is honoured before the create request is sent and, after that,
+    /// by destroying what came of it. A `workdir` that does not exist is made.
+    /// Errors: `Environment` (image missing, build failed, `environment_limit` passed), `NotFound` (no such artifact),
+    /// `InvalidRequest`, `Capacity`, `RateLimited`, …
     async fn create(&self, call: &Call, spec: &SandboxSpec, log: &dyn OutputSink) -> Result<Created>;
 
     /// A handle to a sandbox that runs already.
@@ -57,7 +59,8 @@ pub trait Backend: Send + Sync {
     ///
     /// Idempotent and convergent: a sandbox that is gone already is `Confirmed`. Returns `Confirmed` only when the
     /// backend itself says that it is gone, else `Unconfirmed` with the reason; errors are for what could not even
-    /// be asked.
+    /// be asked. Objects without a tag of ours are never touched; an id that cannot be one is treated as gone, or is
+    /// `InvalidRequest`, and is never taken for a path.
     async fn destroy(&self, call: &Call, reference: &SandboxRef) -> Result<Destruction>;
 
     /// Builds a warm artifact from a source, without a sandbox of ours. Not idempotent, as [`Backend::create`].
@@ -78,7 +81,8 @@ pub trait Backend: Send + Sync {
         Err(self.cannot("list artifacts"))
     }
 
-    /// Deletes an artifact; one that is gone already is `Confirmed`. Idempotent and convergent.
+    /// Deletes an artifact; one that is gone already is `Confirmed`. Sandboxes that were started from it go on; where
+    /// the backend cannot promise that, the answer is `Unconfirmed` and nothing is deleted. Idempotent and convergent.
     async fn delete_artifact(&self, call: &Call, id: &str) -> Result<Destruction> {
         let _ = (call, id);
         Err(self.cannot("delete artifacts"))
@@ -163,7 +167,8 @@ pub struct SandboxSpec {
     pub env: BTreeMap<String, String>,
     /// Working directory of commands that name none; none means the source's own.
     pub workdir: Option<String>,
-    /// The sandbox's life at the backend, as a backstop: it ends by itself after this, whatever happens to us.
+    /// The sandbox's life at the backend, as a backstop: it ends by itself after this, whatever happens to us. What is
+    /// left of it stays findable until it is destroyed. See [`Capabilities::lifetime`].
     pub lifetime: Duration,
     /// Limit for pulling or building the source.
     pub environment_limit: Duration,

@@ -20,7 +20,7 @@ pub struct Call {
     /// Cancelled when the caller wants the call to end now. Adapters stop what they can and return
     /// [`crate::Completion::Cancelled`] or [`crate::ErrorKind::Cancelled`].
     pub cancel: CancellationToken,
-    /// The tag of the unit of work that this call belongs to; it is put on whatever the call creates.
+    /// The tag of the unit of work that this call belongs to, for logs. What a call creates carries the tag of its spec.
     pub tag: Tag,
     /// What the unit of work may place, use and reach.
     pub grants: Arc<Grants>,
@@ -90,12 +90,12 @@ impl Meter {
         self.api_calls.fetch_add(1, Relaxed);
     }
 
-    /// Payload bytes were sent.
+    /// Payload bytes were sent: file content and stdin, with the framing that carries them.
     pub fn sent(&self, bytes: u64) {
         self.bytes_up.fetch_add(bytes, Relaxed);
     }
 
-    /// Payload bytes were received.
+    /// Payload bytes were received: file content and command output, with the framing that carries them.
     pub fn received(&self, bytes: u64) {
         self.bytes_down.fetch_add(bytes, Relaxed);
     }

@@ -68,6 +68,8 @@ pub struct Capabilities {
     pub attach_across_processes: bool,
     /// [`crate::Backend::find`] sees every object with our tag at the backend, not only those in a local journal.
     pub find_by_tag: bool,
+    /// [`crate::SandboxSpec::lifetime`] ends a sandbox at the backend, also when we are gone.
+    pub lifetime: Enforcement,
     /// CPU limit.
     pub cpu_limit: Enforcement,
     /// Memory limit.

@@ -25,11 +25,13 @@ pub enum ErrorKind {
         /// How long the backend asked to wait, if it said so.
         retry_after: Option<Duration>,
     },
-    /// A quota or capacity limit of the backend is reached. Nothing took effect.
+    /// A quota or capacity limit of the backend is reached. Nothing took effect. The caller decides whether to wait for
+    /// room: the retry layer does not.
     Capacity,
     /// The backend could not be reached or answered with a passing fault, and nothing took effect.
     Unavailable,
-    /// The connection or the backend failed, and it is unknown whether the request took effect.
+    /// The connection or the backend failed, and it is unknown whether the request took effect. From a creating
+    /// operation the layers make it [`ErrorKind::UncertainSubmission`].
     Transport,
     /// The answer to a `create` or `build_artifact` was lost. Resolve with [`crate::Backend::find`] or
     /// [`crate::Backend::artifacts`] for this tag before anything more is launched.
@@ -175,14 +177,5 @@ impl Error {
     #[must_use]
     pub fn next(&self) -> NextStep {
         self.kind.next()
-    }
-
-    /// True when it is certain that the operation had no effect at the backend.
-    #[must_use]
-    pub fn had_no_effect(&self) -> bool {
-        matches!(
-            self.kind,
-            ErrorKind::RateLimited { .. } | ErrorKind::Capacity | ErrorKind::Unavailable | ErrorKind::Denied
-        )
     }
 }

@@ -13,7 +13,8 @@ use crate::digest::Digest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::resources::NetworkPolicy;
 
-/// The stage of a trial in which an input may enter. Tests and solutions are invisible outside theirs.
+/// The stage of a trial. An input of `Setup` may enter at any time; those of `Solve` and `Verify` only in theirs, so that
+/// tests and solutions are invisible outside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
@@ -40,7 +41,7 @@ pub struct InputEntry {
     pub stage: Stage,
 }
 
-/// An input with its bytes.
+/// An input with its bytes. The authorization layer compares them with the manifest line when they are placed.
 #[derive(Debug, Clone)]
 pub struct Input {
     /// The manifest line.
@@ -75,6 +76,18 @@ pub enum Payload {
 }
 
 impl Input {
+    /// Whether the bytes are those that the manifest line promises. Reads all of them.
+    ///
+    /// # Errors
+    /// A host file cannot be read.
+    pub fn is_intact(&self) -> std::io::Result<bool> {
+        let (digest, size) = match &self.payload {
+            Payload::Bytes { bytes, .. } => (Digest::of(bytes), bytes.len() as u64),
+            Payload::File { path, .. } | Payload::Tree { tar: path } => Digest::of_reader(std::fs::File::open(path)?)?,
+        };
+        Ok(digest == self.entry.digest && size == self.entry.size)
+    }
+
     /// A small file given as bytes.
     #[must_use]
     pub fn bytes(name: &str, destination: &str, stage: Stage, mode: u32, bytes: impl Into<Bytes>) -> Self {
@@ -91,7 +104,7 @@ impl Input {
         }
     }
 
-    /// A tree given as an uncompressed tar file on the host.
+    /// A tree given as an uncompressed tar file on the host. Reads the whole file to digest it.
     ///
     /// # Errors
     /// The tar file cannot be read.
@@ -106,7 +119,9 @@ impl Input {
 }
 
 /// Everything that one unit of work may place, use and reach.
-#[derive(Clone, Default)]
+///
+/// The default grants nothing.
+#[derive(Clone)]
 pub struct Grants {
     /// The inputs, by manifest line.
     pub inputs: Vec<InputEntry>,
@@ -114,8 +129,14 @@ pub struct Grants {
     pub secrets: BTreeMap<String, SecretString>,
     /// What the sandbox may reach.
     pub network: NetworkPolicy,
-    /// The largest payload that may be placed at once, in bytes.
+    /// The largest single payload that may be placed, in bytes.
     pub max_input_bytes: Option<u64>,
+}
+
+impl Default for Grants {
+    fn default() -> Self {
+        Self { inputs: Vec::new(), secrets: BTreeMap::new(), network: NetworkPolicy::NoNetwork, max_input_bytes: None }
+    }
 }
 
 impl fmt::Debug for Grants {
@@ -139,7 +160,7 @@ impl Grants {
         if self.max_input_bytes.is_some_and(|max| entry.size > max) {
             return denied(format!("{} bytes exceed the limit of {}", entry.size, self.max_input_bytes.unwrap_or(0)));
         }
-        if entry.stage > stage {
+        if entry.stage != Stage::Setup && entry.stage != stage {
             return denied(format!("it belongs to the stage {:?}, not {stage:?}", entry.stage));
         }
         if !self.inputs.contains(entry) {
@@ -170,6 +191,7 @@ mod tests {
         let grants = Grants { inputs: vec![tests.clone()], ..Grants::default() };
         assert!(grants.authorize(&tests, Stage::Verify).is_ok());
         assert_eq!(*grants.authorize(&tests, Stage::Solve).unwrap_err().kind(), ErrorKind::Denied);
+        assert_eq!(*grants.authorize(&tests, Stage::Setup).unwrap_err().kind(), ErrorKind::Denied);
         let changed = Input::bytes("tests", "/tests/test.sh", Stage::Verify, 0o755, "exit 1").entry;
         assert_eq!(*grants.authorize(&changed, Stage::Verify).unwrap_err().kind(), ErrorKind::Denied);
         let elsewhere = InputEntry { destination: "/etc/passwd".into(), ..tests };

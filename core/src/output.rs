@@ -79,8 +79,11 @@ fn push_bounded(tail: &mut VecDeque<u8>, chunk: &[u8], keep: usize) {
     tail.extend(chunk);
 }
 
-/// Bounds one stream to a limit: the first half passes at once, the last half is held back and delivered at the end,
-/// and what lies between is counted. So both the beginning and the summary at the end of a flood survive.
+/// Longest end of a stream that is held back, in bytes.
+const MAX_TAIL: u64 = 1 << 20;
+
+/// Bounds one stream to a limit: its beginning passes at once, its end (half of the limit, at most 1 MiB) is held back
+/// and delivered last, and what lies between is counted. So the summary at the end of a flood survives.
 #[derive(Debug)]
 pub struct HeadTail {
     head: u64,
@@ -90,10 +93,10 @@ pub struct HeadTail {
 }
 
 impl HeadTail {
-    /// A bound of `limit` bytes. Memory use is at most half of it.
+    /// A bound of `limit` bytes. Memory use is at most 1 MiB.
     #[must_use]
     pub fn new(limit: u64) -> Self {
-        let keep = limit / 2;
+        let keep = (limit / 2).min(MAX_TAIL);
         Self { head: limit - keep, keep: usize::try_from(keep).unwrap_or(usize::MAX), total: 0, tail: VecDeque::new() }
     }
 

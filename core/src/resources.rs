@@ -36,3 +36,28 @@ pub enum NetworkPolicy {
     /// Only these host names, addresses and CIDR ranges.
     Allowlist(Vec<String>),
 }
+
+impl NetworkPolicy {
+    /// True if a sandbox with the policy `asked` reaches nothing that this one does not.
+    #[must_use]
+    pub fn allows(&self, asked: &Self) -> bool {
+        match (self, asked) {
+            (Self::Public, _) | (_, Self::NoNetwork) => true,
+            (Self::Allowlist(granted), Self::Allowlist(asked)) => asked.iter().all(|host| granted.contains(host)),
+            (Self::NoNetwork | Self::Allowlist(_), _) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NetworkPolicy::{Allowlist, NoNetwork, Public};
+
+    #[test]
+    fn a_grant_allows_what_is_narrower_and_nothing_wider() {
+        let (one, two) = (Allowlist(vec!["a".into()]), Allowlist(vec!["a".into(), "b".into()]));
+        assert!(Public.allows(&Public) && Public.allows(&NoNetwork) && Public.allows(&one));
+        assert!(two.allows(&one) && two.allows(&NoNetwork) && NoNetwork.allows(&NoNetwork));
+        assert!(!one.allows(&two) && !one.allows(&Public) && !NoNetwork.allows(&Public) && !NoNetwork.allows(&one));
+    }
+}

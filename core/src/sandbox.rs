@@ -34,6 +34,10 @@ pub struct SandboxRef {
 }
 
 /// One isolated environment. All methods may be called at the same time from many tasks; commands run in parallel.
+///
+/// Dropping a handle ends nothing: the sandbox lives until [`crate::Backend::destroy`]. Dropping a pending `exec` leaves its
+/// command unspecified. Once the sandbox is gone, every method answers `SandboxLost` (or `NotFound`, where the backend
+/// cannot tell).
 #[async_trait]
 pub trait Sandbox: Send + Sync {
     /// Its name at the backend.
@@ -41,38 +45,48 @@ pub trait Sandbox: Send + Sync {
 
     /// Runs one command and streams its output to `sink`.
     ///
+    /// Waits, within the call's deadline, until the sandbox can run commands.
     /// Returns `Ok` for every end that the command or the sandbox came to, whatever it was: an exit code, a signal,
     /// the time limit, out of memory, the loss of sandbox or connection. `Err` means that the command was not
     /// started, or that it cannot be known whether it was (`Transport`); **it is never repeated blindly**.
     /// A command ends when its own process ends: what it left in the background neither delays the return nor is
-    /// waited for, and lives on if `spec.keep_background` is true. At `spec.timeout`, or when `call` is cancelled,
-    /// the whole process tree of the command is killed, `setsid` children included, and what it had written so far
-    /// is delivered.
-    /// Errors: `NotFound` (no such user or directory), `InvalidRequest`, `SandboxLost`, `Transport`.
+    /// waited for, and lives on if `spec.keep_background` is true. At the command's limit ([`ExecSpec::limit`]), or when
+    /// `call` is cancelled, the whole process tree of this command (and of no other) is killed, `setsid` children
+    /// included where the backend can (`tree_kill`), and what it had written so far is delivered.
+    /// A program that does not exist exits with 127, one that cannot be executed with 126, as in a shell. Nothing of
+    /// the host's environment enters; `HOME` is the user's home where it is known.
+    /// Errors: `NotFound` (no such user or directory), `InvalidRequest` (empty argv, NUL bytes, `=` in a variable's
+    /// name), `SandboxLost`, `Transport`.
     async fn exec(&self, call: &Call, spec: &ExecSpec, sink: &dyn OutputSink) -> Result<ExecReport>;
 
-    /// Places inputs, in one transfer where the backend can. Parent directories are made. A file replaces what was
-    /// there; a tree is merged over it. Everything belongs to root; modes and symbolic links are kept.
+    /// Places inputs, in one transfer where the backend can. Missing parent directories are made (root, 0755). A file
+    /// replaces a file or a symbolic link (the link itself, never its target); a tree is merged over what is there.
+    /// Everything belongs to root; modes, symbolic links and empty directories are kept. A relative destination, one
+    /// with `..`, or such a member of a tree is `InvalidRequest`.
     ///
     /// Idempotent. After an error the destination may be half written; the caller repeats or gives up.
     /// Errors: `InvalidRequest` (too large, bad path), `SandboxLost`, `Transport`.
     async fn upload(&self, call: &Call, inputs: &[Input]) -> Result<Uploaded>;
 
     /// Writes an uncompressed tar stream of the file or directory `from` (absolute) to the host file `to`, replacing
-    /// it. Member names begin with the last component of `from`, as Docker has it. Stops with `InvalidRequest` when
-    /// more than `limit` bytes would be written; `to` is then removed.
+    /// it. Member names begin with the last component of `from`, as Docker has it. A symbolic link is sent as a link;
+    /// sockets and pipes are never read. Stops with `InvalidRequest` when more than `limit` bytes would be written.
+    /// After any error `to` does not exist.
     ///
     /// Idempotent. The content is hostile: unpack it with care. Errors: `NotFound`, `SandboxLost`, `Transport`.
     async fn download(&self, call: &Call, from: &str, to: &Path, limit: u64) -> Result<Downloaded>;
 
-    /// Saves the file system as a warm artifact. Whether the sandbox lives on is
-    /// [`crate::Capabilities::snapshot_keeps_sandbox`]. Running processes are not part of it. Not idempotent.
+    /// Saves the file system as a warm artifact. `/tmp`, `/run`, `/dev`, `/proc`, `/sys`, running processes and the
+    /// variables and working directory of [`crate::SandboxSpec`] are not part of it. If
+    /// [`crate::Capabilities::snapshot_keeps_sandbox`] is false, the sandbox has ended and is only good for
+    /// [`crate::Backend::destroy`]. Not idempotent.
     async fn snapshot(&self, call: &Call, spec: &SnapshotSpec) -> Result<Artifact> {
         let _ = (call, spec);
         Err(Error::unsupported(format!("the {} backend has no snapshots", self.reference().backend)))
     }
 
     /// What the backend knows of the sandbox: granted resources, use, its own timestamps. Idempotent.
+    /// Errors: `SandboxLost`, `Transport`.
     async fn observe(&self, call: &Call) -> Result<Observation>;
 }
 
@@ -87,20 +101,22 @@ pub struct ExecSpec {
     pub secret_env: BTreeMap<String, String>,
     /// Working directory; none means the sandbox's default. It must exist.
     pub cwd: Option<String>,
-    /// User name or numeric id; none means the sandbox's own user.
+    /// User name, or numeric id (group: that of its passwd entry, else the same number); none means the sandbox's own
+    /// user.
     pub user: Option<String>,
     /// Bytes for stdin; none means empty.
     pub stdin: Option<Bytes>,
-    /// Time limit, counted from the start of the command.
+    /// Time limit, counted from the start of the command. See [`ExecSpec::limit`].
     pub timeout: Duration,
-    /// Most bytes delivered per stream: the first and the last half of it, with a counted gap between.
+    /// Most bytes delivered per stream: its beginning, live, and at the end its end, with a counted gap between
+    /// ([`crate::HeadTail`]).
     pub output_limit: u64,
     /// False: processes that the command left behind are killed when it ends.
     pub keep_background: bool,
 }
 
 impl ExecSpec {
-    /// A command with the given arguments: no environment, default directory and user, 60 seconds, 16 MiB of output
+    /// A command with the given arguments: no environment, default directory and user, 60 seconds, 1 MiB of output
     /// per stream, background processes kept.
     pub fn new<I, S>(argv: I) -> Self
     where
@@ -115,7 +131,7 @@ impl ExecSpec {
             user: None,
             stdin: None,
             timeout: Duration::from_secs(60),
-            output_limit: 16 << 20,
+            output_limit: 1 << 20,
             keep_background: true,
         }
     }
@@ -152,6 +168,13 @@ impl ExecSpec {
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
         self
+    }
+
+    /// The command's limit: the earlier of its own and, with a second to spare for winding up, the call's deadline.
+    /// Both end in [`crate::Completion::DeadlineExceeded`].
+    #[must_use]
+    pub fn limit(&self, call: &Call) -> Duration {
+        self.timeout.min(call.remaining().saturating_sub(Duration::from_secs(1)))
     }
 
     /// All environment variables with the secrets filled in. Adapters call this when they send the command; the

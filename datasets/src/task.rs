@@ -40,7 +40,7 @@ impl Family {
 pub struct FileSet {
     /// The directory.
     pub root: PathBuf,
-    /// Relative paths to leave out (files matched by `.harborignore`).
+    /// Files to leave out, relative to the root (matched by `.harborignore` or `.dockerignore`).
     pub exclude: Vec<String>,
 }
 
@@ -112,6 +112,9 @@ pub enum ImageSpec {
 pub struct Environment {
     /// What to start from.
     pub image: ImageSpec,
+    /// Other ways to the same environment, best first, for backends that cannot take `image`: the Dockerfile that a
+    /// published image was built from, or the name under which an image was published earlier.
+    pub alternatives: Vec<ImageSpec>,
     /// Fingerprint of `image`, `files`, and the variables: equal fingerprints share one warm artifact.
     pub fingerprint: Digest,
     /// Limit for building and starting.

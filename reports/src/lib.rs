@@ -1,1 +1,3 @@
-//! Placeholder.
+//! From evidence to numbers. Reads run directories only; knows neither backends nor the runner.
+
+pub mod evidence;

@@ -1,1 +1,4 @@
-//! Placeholder.
+//! The embedded `local` backend.
+
+#[cfg(target_os = "linux")]
+pub mod engine;

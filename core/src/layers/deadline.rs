@@ -8,9 +8,12 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// How long an adapter may take to wind up after the caller cancelled.
 const CANCEL_GRACE: Duration = Duration::from_secs(15);
+/// How long after the deadline a command may take to be killed and to deliver what it wrote.
+const EXEC_GRACE: Duration = Duration::from_secs(10);
 
-/// Ends a call at its deadline, or a grace of 15 seconds after its cancellation. What the operation may have made by
-/// then is not forgotten: the error of a creating operation is `UncertainSubmission`.
+/// Ends a call at its deadline (a command 10 seconds later: its adapter ends it in time and needs that to deliver partial
+/// output), or 15 seconds after its cancellation. What the operation may have made by then is not forgotten: the error
+/// of a creating operation is `UncertainSubmission`.
 pub struct DeadlineLayer;
 
 impl Layer for DeadlineLayer {
@@ -27,10 +30,10 @@ impl Layer for DeadlineLayer {
             return Err(Error::new(ErrorKind::DeadlineExceeded, format!("{name} not started: no time left")));
         }
         let cut = |kind, why: &str| {
-            let kind =
-                if operation.creates() { ErrorKind::UncertainSubmission { tag: call.tag.clone() } } else { kind };
+            let kind = operation.creates().map_or(kind, |tag| ErrorKind::UncertainSubmission { tag: tag.clone() });
             Err(Error::new(kind, format!("{name} did not return {why}")))
         };
+        let grace = if matches!(operation, Operation::Exec(_)) { EXEC_GRACE } else { Duration::ZERO };
         let cancelled = async {
             call.cancel.cancelled().await;
             tokio::time::sleep(CANCEL_GRACE).await;
@@ -38,7 +41,7 @@ impl Layer for DeadlineLayer {
         tokio::select! {
             biased;
             result = run(call.clone()) => result,
-            () = tokio::time::sleep_until(call.deadline) => cut(ErrorKind::DeadlineExceeded, "by its deadline"),
+            () = tokio::time::sleep_until(call.deadline + grace) => cut(ErrorKind::DeadlineExceeded, "by its deadline"),
             () = cancelled => cut(ErrorKind::Cancelled, "after its cancellation"),
         }
     }

@@ -78,7 +78,7 @@ impl<L: Layer> Backend for Layered<L> {
     }
 
     async fn build_artifact(&self, call: &Call, spec: &ArtifactSpec, log: &dyn OutputSink) -> Result<Artifact> {
-        around!(self, Operation::BuildArtifact, call, build_artifact(spec, log))
+        around!(self, Operation::BuildArtifact(spec), call, build_artifact(spec, log))
     }
 
     async fn artifact(&self, call: &Call, id: &str) -> Result<Artifact> {
@@ -113,7 +113,7 @@ impl<L: Layer> Sandbox for LayeredSandbox<L> {
     }
 
     async fn snapshot(&self, call: &Call, spec: &SnapshotSpec) -> Result<Artifact> {
-        around!(self, Operation::Snapshot, call, snapshot(spec))
+        around!(self, Operation::Snapshot(spec), call, snapshot(spec))
     }
 
     async fn observe(&self, call: &Call) -> Result<Observation> {

@@ -22,11 +22,13 @@ pub use rate_limit::RateLimitLayer;
 pub use retry::{RetryLayer, RetryPolicy};
 pub use trace::TraceLayer;
 
+use crate::artifact::ArtifactSpec;
 use crate::backend::{Backend, SandboxSpec};
 use crate::call::Call;
 use crate::error::Result;
 use crate::input::Input;
-use crate::sandbox::ExecSpec;
+use crate::sandbox::{ExecSpec, SnapshotSpec};
+use crate::tag::Tag;
 
 /// A boxed future, as the traits' methods return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -45,7 +47,7 @@ pub enum Operation<'a> {
     /// [`Backend::destroy`].
     Destroy,
     /// [`Backend::build_artifact`].
-    BuildArtifact,
+    BuildArtifact(&'a ArtifactSpec),
     /// [`Backend::artifact`].
     Artifact,
     /// [`Backend::artifacts`].
@@ -59,7 +61,7 @@ pub enum Operation<'a> {
     /// [`crate::Sandbox::download`].
     Download,
     /// [`crate::Sandbox::snapshot`].
-    Snapshot,
+    Snapshot(&'a SnapshotSpec),
     /// [`crate::Sandbox::observe`].
     Observe,
 }
@@ -74,14 +76,14 @@ impl Operation<'_> {
             Self::Attach => "attach",
             Self::Find => "find",
             Self::Destroy => "destroy",
-            Self::BuildArtifact => "build_artifact",
+            Self::BuildArtifact(_) => "build_artifact",
             Self::Artifact => "artifact",
             Self::Artifacts => "artifacts",
             Self::DeleteArtifact => "delete_artifact",
             Self::Exec(_) => "exec",
             Self::Upload(_) => "upload",
             Self::Download => "download",
-            Self::Snapshot => "snapshot",
+            Self::Snapshot(_) => "snapshot",
             Self::Observe => "observe",
         }
     }
@@ -89,13 +91,18 @@ impl Operation<'_> {
     /// True if a repetition after an unknown outcome is harmless.
     #[must_use]
     pub fn idempotent(&self) -> bool {
-        !matches!(self, Self::Create(_) | Self::BuildArtifact | Self::Exec(_) | Self::Snapshot)
+        !matches!(self, Self::Create(_) | Self::BuildArtifact(_) | Self::Exec(_) | Self::Snapshot(_))
     }
 
-    /// True if the operation makes something at the backend that must not be forgotten.
+    /// The tag of what the operation makes at the backend, which must not be forgotten; none if it makes nothing.
     #[must_use]
-    pub fn creates(&self) -> bool {
-        matches!(self, Self::Create(_) | Self::BuildArtifact | Self::Snapshot)
+    pub fn creates(&self) -> Option<&Tag> {
+        match self {
+            Self::Create(spec) => Some(&spec.tag),
+            Self::BuildArtifact(spec) => Some(&spec.tag),
+            Self::Snapshot(spec) => Some(&spec.tag),
+            _ => None,
+        }
     }
 }
 

@@ -26,7 +26,8 @@ impl Default for RetryPolicy {
 }
 
 /// Repeats an operation when that is harmless: after an error that proves that nothing took effect, or, for an
-/// idempotent operation, after a transport fault. A `create` or `exec` of unknown outcome is never repeated.
+/// idempotent operation, after a transport fault. A `create` or `exec` of unknown outcome is never repeated; from a
+/// creating operation it becomes `UncertainSubmission`.
 pub struct RetryLayer {
     policy: RetryPolicy,
 }
@@ -50,13 +51,32 @@ impl Layer for RetryLayer {
             .with_min_delay(self.policy.min_wait)
             .with_max_delay(self.policy.max_wait)
             .with_max_times(self.policy.max_retries);
-        (|| run(call.clone()))
+        let cancelled = || Error::new(ErrorKind::Cancelled, format!("{} not repeated: cancelled", operation.name()));
+        let attempt = || async { if call.cancel.is_cancelled() { Err(cancelled()) } else { run(call.clone()).await } };
+        let cancel = call.cancel.clone();
+        let wait = move |time| {
+            let cancel = cancel.clone();
+            async move {
+                tokio::select! { () = tokio::time::sleep(time) => {}, () = cancel.cancelled() => {} }
+            }
+        };
+        let result = attempt
             .retry(backoff)
-            .sleep(tokio::time::sleep)
-            .when(move |error: &Error| !call.cancel.is_cancelled() && may_repeat(operation, error))
-            .adjust(|error: &Error, wait| wait.map(|wait| asked_wait(error).unwrap_or(wait).max(wait)))
+            .sleep(wait)
+            .when(move |error: &Error| may_repeat(operation, error))
+            // A wait that outlasts the deadline is not begun: the caller gets the error that it would be waiting out.
+            .adjust(|error: &Error, wait| {
+                wait.map(|wait| asked_wait(error).unwrap_or(wait).max(wait)).filter(|wait| *wait < call.remaining())
+            })
             .notify(|_, _| call.meter.retried())
-            .await
+            .await;
+        match (result, operation.creates()) {
+            (Err(error), Some(tag)) if *error.kind() == ErrorKind::Transport => {
+                let kind = ErrorKind::UncertainSubmission { tag: tag.clone() };
+                Err(Error::new(kind, format!("the answer to {} was lost", operation.name())).because(error))
+            }
+            (result, _) => result,
+        }
     }
 }
 

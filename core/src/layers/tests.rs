@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{RetryPolicy, stack};
+use super::{Layer as _, RetryPolicy, stack};
 use crate::*;
 
 type Script = VecDeque<std::result::Result<(), ErrorKind>>;
@@ -72,7 +72,8 @@ fn scripted(script: impl IntoIterator<Item = std::result::Result<(), ErrorKind>>
 }
 
 fn call() -> Call {
-    Call::new(Tag::new("run", "unit"), Duration::from_secs(60), Arc::default())
+    let grants = Grants { network: NetworkPolicy::Public, ..Grants::default() };
+    Call::new(Tag::new("run", "unit"), Duration::from_secs(60), Arc::new(grants))
 }
 
 fn spec() -> SandboxSpec {
@@ -92,7 +93,7 @@ async fn an_idempotent_operation_is_repeated_after_a_transport_fault() {
 async fn a_create_is_repeated_only_when_nothing_took_effect() {
     let (inner, backend) = scripted([Err(ErrorKind::Unavailable), Err(ErrorKind::Transport)]);
     let error = backend.create(&call(), &spec(), &TailSink::new(0)).await.err().unwrap();
-    assert_eq!(*error.kind(), ErrorKind::Transport);
+    assert_eq!(*error.kind(), ErrorKind::UncertainSubmission { tag: spec().tag });
     assert_eq!(inner.seen.lock().unwrap().len(), 2);
 }
 
@@ -130,7 +131,7 @@ async fn a_call_that_never_returns_ends_at_its_deadline() {
 async fn a_create_that_never_returns_is_an_uncertain_submission_with_its_tag() {
     let (_, backend) = scripted([]);
     let error = backend.create(&call(), &spec(), &TailSink::new(0)).await.err().unwrap();
-    assert_eq!(*error.kind(), ErrorKind::UncertainSubmission { tag: call().tag });
+    assert_eq!(*error.kind(), ErrorKind::UncertainSubmission { tag: spec().tag });
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,11 +148,49 @@ async fn a_cancelled_call_that_hangs_is_cut_after_the_grace() {
     assert_eq!(start.elapsed(), Duration::from_secs(16));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_outlasts_the_deadline_is_not_begun() {
+    let limited = ErrorKind::RateLimited { retry_after: Some(Duration::from_secs(600)) };
+    let (_, backend) = scripted([Err(limited.clone())]);
+    let start = Instant::now();
+    let error = backend.create(&call(), &spec(), &TailSink::new(0)).await.err().unwrap();
+    assert_eq!(*error.kind(), limited);
+    assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_ends_the_wait_for_a_repetition_at_once() {
+    let limited = ErrorKind::RateLimited { retry_after: Some(Duration::from_secs(30)) };
+    let (inner, backend) = scripted([Err(limited)]);
+    let (call, spec, sink) = (call(), spec(), TailSink::new(0));
+    let cancel = call.cancel.clone();
+    let start = Instant::now();
+    let (result, ()) = tokio::join!(backend.create(&call, &spec, &sink), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cancel.cancel();
+    });
+    assert_eq!(*result.err().unwrap().kind(), ErrorKind::Cancelled);
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+    assert_eq!(inner.seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_the_listed_ones_are_denied() {
+    let mut input = Input::bytes("tests", "/tests/a", Stage::Setup, 0o644, "listed");
+    assert!(input.is_intact().unwrap());
+    input.payload = Payload::Bytes { bytes: "smuggled".into(), mode: 0o644 };
+    let grants = Grants { inputs: vec![input.entry.clone()], ..Grants::default() };
+    let call = Call::new(Tag::new("run", "unit"), Duration::from_secs(60), Arc::new(grants));
+    let run = |_: Call| -> super::BoxFuture<'_, Result<()>> { Box::pin(async { Ok(()) }) };
+    let inputs = [input];
+    let error = super::GuardLayer.around(super::Operation::Upload(&inputs), &call, run).await.unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Denied);
+}
+
 #[tokio::test]
 async fn a_network_that_was_not_granted_is_denied_before_anything_is_sent() {
     let (inner, backend) = scripted([]);
-    let grants = Grants { network: NetworkPolicy::NoNetwork, ..Grants::default() };
-    let call = Call::new(Tag::new("run", "unit"), Duration::from_secs(60), Arc::new(grants));
+    let call = Call::new(Tag::new("run", "unit"), Duration::from_secs(60), Arc::default());
     let error = backend.create(&call, &spec(), &TailSink::new(0)).await.err().unwrap();
     assert_eq!(*error.kind(), ErrorKind::Denied);
     assert!(inner.seen.lock().unwrap().is_empty());

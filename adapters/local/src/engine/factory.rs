@@ -1,0 +1,355 @@
+//! [`Engine`]: makes sandboxes, finds them again, and removes them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use rustix::process::{Signal, kill_process_group};
+use tokio::sync::OnceCell;
+use uuid::Uuid;
+
+use super::boot::{CommandDefaults, Failure, Settings, Step, Task};
+use super::cgroup::{Cgroup, Hierarchy};
+use super::error::{EngineError, Result};
+use super::ground::Ground;
+use super::ids::IdMap;
+use super::launch::{LaunchError, Launcher, own_program};
+use super::obstacle::{Host, explain};
+use super::sandbox::{EngineSandbox, Sandbox};
+use super::spec::{Base, Enforcement, Facts, LimitReport, Limits, Listed, Network, SandboxConfig};
+use super::state::{HelperId, Record, SandboxDir, StateDir, is_held, read_json, valid_id};
+use super::{host, state};
+
+/// A helper that only tries things out, or deletes, or boots a sandbox, needs milliseconds; this is for a machine in
+/// trouble.
+pub(super) const HELPER_LIMIT: Duration = Duration::from_secs(30);
+/// How long to wait for processes to be gone, after asking and again after killing.
+pub(super) const END_LIMIT: Duration = Duration::from_secs(5);
+/// Smallest `kernel.pid_max` that the kernel takes (kernel/pid.c, `RESERVED_PIDS`).
+const MIN_PID_MAX: u64 = 301;
+
+/// Settings of an engine.
+#[derive(Clone, Debug, Default)]
+pub struct EngineOptions {
+    /// The program to start helpers with; it must call [`super::helper_main_if_requested`]. Default: our own.
+    pub helper: Option<PathBuf>,
+}
+
+/// Makes and keeps sandboxes in one state directory. Cheap to clone; may be shared between tasks.
+///
+/// Several engines, also of several processes, may use one state directory.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    pub(super) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) state: StateDir,
+    pub(super) launcher: Launcher,
+    cgroups: Hierarchy,
+    facts: Facts,
+    host: OnceCell<Ground>,
+    /// One at a time: the second importer of an image finds it done.
+    pub(super) importing: tokio::sync::Mutex<()>,
+    open: Mutex<HashMap<String, Weak<Sandbox>>>,
+}
+
+impl Engine {
+    /// Opens the state directory and finds out, by trying, what this machine allows.
+    ///
+    /// # Errors
+    /// [`EngineError::Unavailable`] with cause and remedy if sandboxes cannot be built here.
+    pub async fn open(state_dir: impl Into<PathBuf>, options: EngineOptions) -> Result<Engine> {
+        let state = StateDir::open(&state_dir.into())?;
+        let program = options.helper.unwrap_or_else(|| own_program().into());
+        let mut launcher = Launcher { program, ids: IdMap::detect() };
+        let mut ids_note = match launcher.ids {
+            IdMap::Single { .. } => Some(
+                "only root exists in sandboxes: install newuidmap and newgidmap (package uidmap or shadow-utils) and \
+                 add a range for this user to /etc/subuid and /etc/subgid"
+                    .to_owned(),
+            ),
+            _ => None,
+        };
+        match probe(&state, &launcher).await {
+            Err(LaunchError::IdMap(error)) if matches!(launcher.ids, IdMap::SubIds { .. }) => {
+                ids_note = Some(format!("only root exists in sandboxes: {error}"));
+                launcher.ids = IdMap::single();
+                probe(&state, &launcher).await.map_err(launch_failed)?;
+            }
+            result => result.map_err(launch_failed)?,
+        }
+        let cgroups = Hierarchy::detect();
+        let facts = Facts {
+            mapped_ids: launcher.ids.mapped_ids(),
+            ids_note,
+            limits: possible_limits(&cgroups),
+            reports_oom: cgroups.offers()[0],
+        };
+        let shared = Shared {
+            state,
+            launcher,
+            cgroups,
+            facts,
+            host: OnceCell::new(),
+            importing: tokio::sync::Mutex::new(()),
+            open: Mutex::default(),
+        };
+        Ok(Engine { shared: Arc::new(shared) })
+    }
+
+    /// What was found out about this machine.
+    pub fn facts(&self) -> &Facts {
+        &self.shared.facts
+    }
+
+    /// Where everything is kept.
+    pub fn state_dir(&self) -> &std::path::Path {
+        self.shared.state.path()
+    }
+
+    /// Makes a sandbox; it is ready to run commands. On failure nothing of it is left.
+    pub async fn create(&self, config: SandboxConfig) -> Result<EngineSandbox> {
+        let shared = &self.shared;
+        if !valid_id(&config.id) {
+            return Err(EngineError::Invalid(format!("{:?} cannot be the id of a sandbox", config.id)));
+        }
+        let (ground, layers, mut env) = shared.resolve(&config.base).await?;
+        env.extend(config.env.clone());
+        let cgroup = shared
+            .cgroups
+            .create(&format!("sandbox-bench-{}", config.id), &config.limits)
+            .map_err(EngineError::io("control group"))?;
+        let record = Record {
+            id: config.id.clone(),
+            labels: config.labels.clone(),
+            created: SystemTime::now(),
+            ground,
+            layers,
+            cgroup: cgroup.clone(),
+        };
+        let settings = shared.settings(&config, &cgroup, env);
+        let directory = match SandboxDir::create(&shared.state, &record) {
+            Ok(directory) => directory,
+            Err(error) => {
+                let _ = cgroup.remove();
+                return Err(EngineError::io(format!("directory of sandbox {}", config.id))(error));
+            }
+        };
+        let report = shared.report(&config.limits);
+        match Sandbox::start(Arc::clone(shared), directory, record, settings, report).await {
+            Ok(sandbox) => {
+                lock(&shared.open).insert(config.id, Arc::downgrade(&sandbox));
+                Ok(EngineSandbox::new(sandbox))
+            }
+            Err(error) => {
+                self.destroy(&config.id).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// A sandbox that this engine has made and that was not destroyed.
+    ///
+    /// # Errors
+    /// [`EngineError::Foreign`] if another process made it: its pipes cannot be taken over.
+    pub fn attach(&self, id: &str) -> Result<EngineSandbox> {
+        let open = lock(&self.shared.open).get(id).and_then(Weak::upgrade);
+        match open {
+            Some(sandbox) => Ok(EngineSandbox::new(sandbox)),
+            None if valid_id(id) && self.shared.state.sandbox(id).exists() => Err(EngineError::Foreign(id.into())),
+            None => Err(EngineError::NoSandbox(id.into())),
+        }
+    }
+
+    /// All sandboxes in the state directory, whoever made them.
+    pub fn list(&self) -> Result<Vec<Listed>> {
+        let state = &self.shared.state;
+        let names = state.names("sandboxes").map_err(EngineError::io("list of sandboxes"))?;
+        let listed = names.into_iter().filter_map(|id| {
+            let path = state.sandbox(&id);
+            // One without a record is being removed by somebody else.
+            let record: Record = read_json(&path.join("record.json")).ok()?;
+            let alive = is_held(&path) && helper(&path).and_then(|helper| helper.running()).is_some();
+            Some(Listed { id, labels: record.labels, created: record.created, alive })
+        });
+        Ok(listed.collect())
+    }
+
+    /// Ends a sandbox and removes everything of it: processes, control groups, files. One that is gone is fine, and so
+    /// is one whose maker is dead or another process.
+    ///
+    /// # Errors
+    /// [`EngineError::Timeout`] if its processes would not die; call again.
+    pub async fn destroy(&self, id: &str) -> Result<()> {
+        if !valid_id(id) {
+            return Ok(());
+        }
+        let open = lock(&self.shared.open).remove(id).and_then(|sandbox| sandbox.upgrade());
+        if let Some(sandbox) = &open
+            && let Err(error) = sandbox.end().await
+        {
+            lock(&self.shared.open).insert(id.to_owned(), Arc::downgrade(sandbox));
+            return Err(error);
+        }
+        let path = self.shared.state.sandbox(id);
+        end_helper(&path, id).await?;
+        let record: Option<Record> = read_json(&path.join("record.json")).ok();
+        if let Some(record) = record {
+            let removed = tokio::task::spawn_blocking(move || record.cgroup.remove());
+            removed.await.map_err(std::io::Error::other).flatten().map_err(EngineError::io("control group"))?;
+        }
+        // The record goes last, so that what is left after an interruption is found and removed later.
+        for part in ["upper", "work"] {
+            self.shared.remove_tree(path.join(part)).await?;
+        }
+        self.shared.remove_tree(path).await
+    }
+}
+
+/// Tries everything that a sandbox needs.
+async fn probe(state: &StateDir, launcher: &Launcher) -> Result<(), LaunchError> {
+    let scratch = state.scratch().join(format!("probe-{}", Uuid::now_v7()));
+    std::fs::create_dir(&scratch).map_err(LaunchError::Io)?;
+    let result = launcher.run(&Task::Probe { scratch: scratch.clone() }, HELPER_LIMIT).await;
+    if std::fs::remove_dir_all(&scratch).is_err() {
+        let _ = launcher.run(&Task::Remove { path: scratch }, HELPER_LIMIT).await;
+    }
+    result
+}
+
+pub(super) fn launch_failed(error: LaunchError) -> EngineError {
+    match error {
+        LaunchError::Failed(failure) => explain(&failure, &Host::read()).into(),
+        LaunchError::IdMap(error) => {
+            let failure = Failure::new(Step::UserNamespace, "id map", &error);
+            explain(&failure, &Host::read()).into()
+        }
+        LaunchError::Io(error) => EngineError::io("helper process")(error),
+        LaunchError::Timeout(limit) => EngineError::Timeout { what: "the helper process".into(), limit },
+    }
+}
+
+/// What each limit would be if it were asked for.
+fn possible_limits(cgroups: &Hierarchy) -> LimitReport {
+    let [memory, pids, cpus] = cgroups.offers();
+    let enforced_or = |offered: bool, otherwise: Enforcement| if offered { Enforcement::Enforced } else { otherwise };
+    // Since Linux 6.14 each pid namespace has a `kernel.pid_max` of its own.
+    let own_pid_max = Host::read().kernel.is_some_and(|version| version >= (6, 14));
+    LimitReport {
+        memory: enforced_or(memory, Enforcement::Absent),
+        pids: enforced_or(pids || own_pid_max, Enforcement::Absent),
+        cpus: enforced_or(cpus, Enforcement::Advisory),
+        file_size: Enforcement::Enforced,
+        open_files: Enforcement::Enforced,
+    }
+}
+
+fn helper(sandbox: &std::path::Path) -> Option<HelperId> {
+    read_json(&sandbox.join("helper")).ok()
+}
+
+/// Kills the helper of a sandbox that we have no connection to, and waits until it is gone.
+async fn end_helper(sandbox: &std::path::Path, id: &str) -> Result<()> {
+    let Some(helper) = helper(sandbox) else {
+        return Ok(());
+    };
+    let started = tokio::time::Instant::now();
+    while let Some(pid) = helper.running() {
+        // The helper leads a process group with the container process and the agent in it; with the agent goes the
+        // whole pid namespace.
+        let _ = kill_process_group(pid, Signal::KILL);
+        if started.elapsed() > END_LIMIT {
+            return Err(EngineError::Timeout { what: format!("the end of sandbox {id}"), limit: END_LIMIT });
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+impl Shared {
+    async fn resolve(&self, base: &Base) -> Result<(Ground, Vec<String>, BTreeMap<String, String>)> {
+        match base {
+            Base::Host => {
+                let directory = self.state.host();
+                let build = || async {
+                    let ground = tokio::task::spawn_blocking(move || host::ground(&directory));
+                    ground.await.map_err(std::io::Error::other).flatten().map_err(EngineError::io("host base"))
+                };
+                Ok((self.host.get_or_try_init(build).await?.clone(), Vec::new(), Default::default()))
+            }
+            Base::Rootfs(directory) => {
+                let root = directory.canonicalize().map_err(EngineError::io(directory.display()))?;
+                if !root.join("etc").is_dir() && !root.join("bin").exists() {
+                    let message = format!("{} is not a root directory: it has neither /etc nor /bin", root.display());
+                    return Err(EngineError::Invalid(message));
+                }
+                Ok((Ground::rootfs(root), Vec::new(), Default::default()))
+            }
+            Base::Snapshot(id) => {
+                let snapshot = self.snapshot(id)?;
+                Ok((snapshot.ground, snapshot.layers, snapshot.env))
+            }
+        }
+    }
+
+    fn settings(&self, config: &SandboxConfig, cgroup: &Cgroup, env: BTreeMap<String, String>) -> Settings {
+        let [_, pids, cpus] = self.cgroups.offers();
+        let limits = &config.limits;
+        Settings {
+            hostname: config.hostname.clone(),
+            host_network: config.network == Network::Host,
+            cgroups: cgroup.procs(),
+            pid_max: limits.pids.filter(|_| !pids).map(|count| count.max(MIN_PID_MAX)),
+            processors: limits.cpus.filter(|_| !cpus).map(|count| count.ceil() as usize),
+            lifetime: config.lifetime,
+            commands: CommandDefaults {
+                env,
+                file_size: limits.file_size,
+                open_files: limits.open_files,
+                reset_oom_score: false,
+            },
+        }
+    }
+
+    fn report(&self, limits: &Limits) -> LimitReport {
+        let possible = self.facts.limits;
+        let asked = |asked: bool, possible| if asked { possible } else { Enforcement::Absent };
+        LimitReport {
+            memory: asked(limits.memory.is_some(), possible.memory),
+            pids: asked(limits.pids.is_some(), possible.pids),
+            cpus: asked(limits.cpus.is_some(), possible.cpus),
+            file_size: asked(limits.file_size.is_some(), possible.file_size),
+            open_files: asked(limits.open_files.is_some(), possible.open_files),
+        }
+    }
+
+    /// Deletes a tree, with the helper's powers if ours do not suffice. One that is gone is fine.
+    pub(super) async fn remove_tree(&self, path: PathBuf) -> Result<()> {
+        let tree = path.clone();
+        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(tree)).await;
+        match removed.map_err(std::io::Error::other).flatten() {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                self.launcher.run(&Task::Remove { path }, HELPER_LIMIT).await.map_err(launch_failed)
+            }
+            Err(error) => Err(EngineError::io(path.display())(error)),
+        }
+    }
+
+    /// `record.json` of a sandbox of ours, replaced as a whole.
+    pub(super) fn save(&self, record: &Record) -> Result<()> {
+        let path = self.state.sandbox(&record.id).join("record.json");
+        let draft = path.with_extension("new");
+        state::write_json(&draft, record)
+            .and_then(|()| std::fs::rename(&draft, &path))
+            .map_err(EngineError::io(path.display()))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,74 @@
+//! What the tests share.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use sandbox_bench_local::engine::{Base, Command, Engine, EngineOptions, EngineSandbox, Outcome, SandboxConfig};
+use tempfile::TempDir;
+
+/// An engine on a state directory of its own, which must be empty of sandboxes when the test is over.
+pub struct Bench {
+    pub engine: Engine,
+    pub dir: TempDir,
+}
+
+/// Somewhere that is not an overlay file system, also when the tests run in a container.
+pub fn scratch() -> TempDir {
+    let base = std::env::var_os("TEST_STATE_DIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
+    tempfile::Builder::new().prefix("sandbox-bench-test-").tempdir_in(base).unwrap()
+}
+
+pub fn helper() -> PathBuf {
+    env!("CARGO_BIN_EXE_sandbox-bench-local-helper").into()
+}
+
+pub async fn open(dir: &Path) -> Engine {
+    Engine::open(dir, EngineOptions { helper: Some(helper()) }).await.unwrap()
+}
+
+pub async fn bench() -> Bench {
+    let dir = scratch();
+    Bench { engine: open(dir.path()).await, dir }
+}
+
+pub fn config() -> SandboxConfig {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let id = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    SandboxConfig::new(id, Base::Host)
+}
+
+impl Bench {
+    pub async fn sandbox(&self) -> EngineSandbox {
+        self.engine.create(config()).await.unwrap()
+    }
+
+    /// Destroys everything and checks that nothing is left.
+    pub async fn close(self) {
+        for listed in self.engine.list().unwrap() {
+            self.engine.destroy(&listed.id).await.unwrap();
+        }
+        for snapshot in self.engine.snapshots().unwrap() {
+            self.engine.delete_snapshot(&snapshot.id).await.unwrap();
+        }
+        for directory in ["sandboxes", "layers", "snapshots", "scratch"] {
+            let left: Vec<_> = std::fs::read_dir(self.dir.path().join(directory)).unwrap().collect();
+            assert!(left.is_empty(), "left in {directory}: {left:?}");
+        }
+    }
+}
+
+/// Outcome, standard output and standard error of a command.
+pub async fn run(sandbox: &EngineSandbox, command: Command) -> (Outcome, String, String) {
+    let running = sandbox.exec(command).unwrap();
+    let limit = Duration::from_secs(60);
+    let (outcome, stdout, stderr) = tokio::time::timeout(limit, running.output()).await.unwrap().unwrap();
+    (outcome, String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+/// Standard output of a script that must succeed.
+pub async fn sh(sandbox: &EngineSandbox, script: &str) -> String {
+    let (outcome, stdout, stderr) = run(sandbox, Command::shell(script)).await;
+    assert_eq!(outcome.end, sandbox_bench_local::engine::End::Exited(0), "{script}\n{stdout}\n{stderr}");
+    stdout
+}

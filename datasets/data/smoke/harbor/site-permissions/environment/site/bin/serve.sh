@@ -1,0 +1,2 @@
+#!/bin/sh
+echo "serving $(dirname "$0")/../pages"

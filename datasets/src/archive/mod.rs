@@ -1,0 +1,96 @@
+//! Unpacking of tar archives, plain or gzip, into a directory of our own.
+//!
+//! Whatever the archive says, nothing is written outside the destination, the size and number of members are bounded,
+//! and only regular files, directories and links that stay inside are made. Owners and special mode bits are dropped.
+
+mod gunzip;
+mod names;
+mod tree;
+
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use gunzip::{Gunzip, only_zeros};
+use tar::EntryType;
+use tree::Tree;
+
+use crate::limits::Limits;
+use crate::problem::{Fault, excerpt};
+
+/// Unpacks `archive`, which has `packed` bytes, into the empty directory `destination`.
+///
+/// # Errors
+/// An archive that is broken, exceeds a limit, or has a member that is refused. What was written by then stays.
+pub(crate) fn unpack(archive: impl Read, packed: u64, destination: &Path, limits: &Limits) -> Result<(), Fault> {
+    let mut input = BufReader::new(archive);
+    let gzip = io::BufRead::fill_buf(&mut input).map_err(|error| broken(&error))?.starts_with(&[0x1f, 0x8b]);
+    let plain: Box<dyn Read> = if gzip { Box::new(Gunzip::new(input)) } else { Box::new(input) };
+    let bounded = Bounded { inner: plain, left: limits.unpacked_for(packed) };
+    let mut archive = tar::Archive::new(bounded);
+    let mut tree = Tree::new(destination);
+    let mut members = 0;
+    for entry in archive.entries().map_err(|error| broken(&error))? {
+        let mut entry = entry.map_err(|error| broken(&error))?;
+        members += 1;
+        if members > limits.members {
+            return Err(Fault::new(
+                format!("the archive has more than {} members", limits.members),
+                "pack fewer files, or raise the limit",
+            ));
+        }
+        place(&mut tree, &mut entry)?;
+    }
+    // Reading on to the end checks the checksum of the last gzip member.
+    only_zeros(BufReader::new(archive.into_inner())).map_err(|error| broken(&error))?;
+    tree.check_links()
+}
+
+fn place<R: Read>(tree: &mut Tree<'_>, entry: &mut tar::Entry<'_, R>) -> Result<(), Fault> {
+    let kind = entry.header().entry_type();
+    if kind == EntryType::XGlobalHeader {
+        return Ok(());
+    }
+    let parts = names::parts(&entry.path_bytes())?;
+    let link = entry.link_name_bytes().map(|name| name.into_owned()).unwrap_or_default();
+    match kind {
+        EntryType::Directory => tree.directory(&parts),
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+            let mode = entry.header().mode().unwrap_or(0o644);
+            tree.file(&parts, mode, |file| io::copy(entry, file).map(|_| ()).map_err(|error| broken(&error)))
+        }
+        EntryType::Symlink => tree.symlink(&parts, &link),
+        EntryType::Link => tree.hard_link(&parts, &names::parts(&link)?),
+        other => {
+            let what = match other {
+                EntryType::Fifo => "a named pipe",
+                EntryType::Char | EntryType::Block => "a device",
+                _ => "of an unknown kind",
+            };
+            Err(Fault::new(
+                format!("member {} is {what}", excerpt(&parts.join("/"))),
+                "leave it out: only files, directories and links can be in a task",
+            ))
+        }
+    }
+}
+
+fn broken(error: &io::Error) -> Fault {
+    if error.kind() == io::ErrorKind::FileTooLarge {
+        return Fault::new("the archive unpacks to more than is allowed", "pack fewer files, or raise the limit");
+    }
+    Fault::new(format!("the archive is broken: {error}"), "fetch or pack it again")
+}
+
+/// A reader that fails once more than `left` bytes come out of it.
+struct Bounded<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buf)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        Ok(read)
+    }
+}

@@ -1,0 +1,124 @@
+//! Directories of our own, named by the digest of what they were made from.
+//!
+//! A directory appears under its final name complete or not at all, so that any number of loaders may want it at once.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sandbox_bench_core::Digest;
+
+use crate::problem::Fault;
+
+/// What a cached directory holds. The names carry a version: a change of the contents' meaning needs a new one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    /// An unpacked archive, keyed by the archive's bytes.
+    Archive,
+    /// A Harbor task whose scripts were put right, keyed by its content digest.
+    Normalized,
+    /// The parts of a terminal-bench 1 task, arranged as in the sandbox, keyed by its content digest.
+    TerminalBench1,
+    /// Bundled data, keyed by the packed bytes.
+    Bundled,
+}
+
+impl Kind {
+    fn directory(self) -> &'static str {
+        match self {
+            Self::Archive => "archives-1",
+            Self::Normalized => "normalized-1",
+            Self::TerminalBench1 => "terminal-bench-1",
+            Self::Bundled => "bundled-1",
+        }
+    }
+}
+
+/// The cache below one directory, which is made when first needed.
+#[derive(Debug, Clone)]
+pub(crate) struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    pub(crate) fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// The directory for `key`; `fill` writes its contents the first time.
+    ///
+    /// # Errors
+    /// Those of `fill`, and those of the file system.
+    pub(crate) fn directory(
+        &self,
+        kind: Kind,
+        key: &Digest,
+        fill: impl FnOnce(&Path) -> Result<(), Fault>,
+    ) -> Result<PathBuf, Fault> {
+        let parent = self.root.join(kind.directory());
+        let place = parent.join(key.hex());
+        if place.is_dir() {
+            return Ok(place);
+        }
+        let failed = |error: io::Error| Fault::io("write to the cache", &parent, &error);
+        fs::create_dir_all(&parent).map_err(failed)?;
+        let scratch = tempfile::Builder::new().prefix(".new-").tempdir_in(&parent).map_err(failed)?;
+        let content = scratch.path().join("content");
+        fs::create_dir(&content).map_err(failed)?;
+        fill(&content)?;
+        match fs::rename(&content, &place) {
+            Ok(()) => Ok(place),
+            // Another loader was faster; its result is the same.
+            Err(_) if place.is_dir() => Ok(place),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn concurrent_loaders_get_one_complete_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::new(root.path().join("not/yet/there"));
+        let key = Digest::of(b"key");
+        let fills = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let place = cache
+                        .directory(Kind::Archive, &key, |dir| {
+                            fills.fetch_add(1, Ordering::Relaxed);
+                            fs::write(dir.join("a"), "1").unwrap();
+                            fs::write(dir.join("b"), "2").unwrap();
+                            Ok(())
+                        })
+                        .unwrap();
+                    assert_eq!(fs::read_dir(place).unwrap().count(), 2);
+                });
+            }
+        });
+        assert!(fills.load(Ordering::Relaxed) >= 1);
+        let kept: Vec<_> = fs::read_dir(root.path().join("not/yet/there/archives-1")).unwrap().collect();
+        assert_eq!(kept.len(), 1, "no scratch directory is left");
+    }
+
+    #[test]
+    fn a_failed_fill_leaves_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::new(root.path().to_owned());
+        let key = Digest::of(b"key");
+        let fault = Fault::new("no", "nothing");
+        let result = cache.directory(Kind::Archive, &key, |dir| {
+            fs::write(dir.join("a"), "1").unwrap();
+            Err(fault.clone())
+        });
+        assert_eq!(result, Err(fault));
+        assert_eq!(fs::read_dir(root.path().join("archives-1")).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,25 @@
+//! The bundled data set, as an installed program sees it.
+#![allow(clippy::unwrap_used)]
+
+use sandbox_bench_datasets::task::{Family, ImageSpec};
+use sandbox_bench_datasets::{BUNDLED, Dataset, OpenOptions};
+
+#[test]
+fn every_bundled_task_loads_and_has_a_gold_solution() {
+    let cache = tempfile::tempdir().unwrap();
+    let dataset = Dataset::open(BUNDLED, OpenOptions::new(cache.path())).unwrap();
+    assert_eq!(dataset.name(), "smoke");
+    let tasks: Vec<_> = dataset.entries().map(|entry| dataset.load(&entry.unwrap()).unwrap()).collect();
+    let count = |family| tasks.iter().filter(|task| task.family == family).count();
+    assert!(count(Family::Harbor) >= 3);
+    assert!(count(Family::TerminalBench1) >= 3);
+    for task in &tasks {
+        assert!(task.solution.is_some(), "{}", task.id);
+        assert_eq!(task.requires, [], "{}", task.id);
+        assert_eq!(task.warnings, Vec::<String>::new(), "{}", task.id);
+        let ImageSpec::Dockerfile { recipe, .. } = &task.environment.image else {
+            panic!("{}: no Dockerfile", task.id)
+        };
+        assert_eq!(recipe.unsupported, None, "{}", task.id);
+    }
+}

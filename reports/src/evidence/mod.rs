@@ -1,0 +1,5 @@
+//! Reading a run directory back.
+
+mod lines;
+
+pub use lines::Lines;
