@@ -35,7 +35,7 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
     let _ = (config, call);
     match name {
         #[cfg(all(feature = "local", target_os = "linux"))]
-        "local" => unimplemented!(),
+        "local" => sandbox_bench_local::connect(parse(name, config)?).await,
         #[cfg(feature = "docker")]
         "docker" => sandbox_bench_docker::connect(&parse(name, config)?, call).await,
         _ => Err(missing(name)),

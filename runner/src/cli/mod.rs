@@ -19,7 +19,7 @@ use crate::exit::{Exit, Fault};
 const AFTER: &str = "\
 Exit codes:
   0    every trial accepted, everything cleaned up
-  1    some trials rejected by their verifier, nothing else went wrong
+  1    some trials rejected by their verifier, or some tasks invalid; nothing else went wrong
   2    wrong command line, configuration or data set; nothing was run
   3    some trials failed for another reason, or nothing could be run
   4    something that the run created is not confirmed gone: run `sandbox-bench reap`
