@@ -12,6 +12,7 @@ mod convert;
 mod dataset;
 mod directory;
 pub mod dockerfile;
+pub mod fetch;
 mod fingerprint;
 mod format;
 pub mod grading;
