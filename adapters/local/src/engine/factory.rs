@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Signal, kill_process_group};
 use tokio::sync::OnceCell;
-use uuid::Uuid;
 
 use super::boot::{CommandDefaults, Failure, Settings, Step, Task};
 use super::cgroup::{Cgroup, Hierarchy};
@@ -92,6 +91,9 @@ impl Engine {
         };
         let shared =
             Shared { state, launcher, cgroups, facts, host: OnceCell::new(), importing: tokio::sync::Mutex::new(()) };
+        for draft in shared.state.abandoned_drafts() {
+            shared.remove_tree(draft).await?;
+        }
         Ok(Engine { shared: Arc::new(shared), open: Arc::default() })
     }
 
@@ -211,7 +213,7 @@ impl Engine {
 
 /// Tries everything that a sandbox needs.
 async fn probe(state: &StateDir, launcher: &Launcher) -> Result<(), LaunchError> {
-    let scratch = state.scratch().join(format!("probe-{}", Uuid::now_v7()));
+    let scratch = state.draft("scratch");
     std::fs::create_dir(&scratch).map_err(LaunchError::Io)?;
     let result = launcher.run(&Task::Probe { scratch: scratch.clone() }, HELPER_LIMIT).await;
     if std::fs::remove_dir_all(&scratch).is_err() {
@@ -273,9 +275,9 @@ impl Shared {
     async fn resolve(&self, base: &Base) -> Result<(Ground, Vec<String>)> {
         match base {
             Base::Host => {
-                let directory = self.state.host();
+                let state = self.state.clone();
                 let build = || async {
-                    let ground = tokio::task::spawn_blocking(move || host::ground(&directory));
+                    let ground = tokio::task::spawn_blocking(move || host::ground(&state));
                     ground.await.map_err(std::io::Error::other).flatten().map_err(EngineError::io("host base"))
                 };
                 Ok((self.host.get_or_try_init(build).await?.clone(), Vec::new()))

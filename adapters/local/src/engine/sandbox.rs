@@ -80,8 +80,12 @@ impl Sandbox {
         let root = mounts.remove(0);
         let boot = Boot { root, mounts, settings: self.settings.clone() };
         let log = File::create(path.join("helper.log")).map_err(named)?;
-        let process =
-            self.shared.launcher.start(&Task::Sandbox(boot), Some(log), HELPER_LIMIT).await.map_err(launch_failed)?;
+        let process = self
+            .shared
+            .launcher
+            .start(&Task::Sandbox(Box::new(boot)), Some(log), HELPER_LIMIT)
+            .await
+            .map_err(launch_failed)?;
         if let Some(helper) = process.child.id().and_then(HelperId::of) {
             write_json(&path.join("helper"), &helper).map_err(named)?;
         }

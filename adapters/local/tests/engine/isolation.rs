@@ -32,8 +32,9 @@ async fn nothing_of_our_environment_or_arguments_shows() {
     let bench = bench().await;
     let sandbox = bench.sandbox().await;
     assert!(std::env::vars().count() > 2, "there should be something to leak");
-    let names = sh(&sandbox, "cat /proc/1/environ | tr '\\0' '\\n' | cut -d= -f1 | sort | xargs").await;
-    assert_eq!(names, "LANG PATH\n");
+    // Where we are an ordinary user, the kernel keeps even root inside from reading it.
+    let names = sh(&sandbox, "cat /proc/1/environ 2>/dev/null | tr '\\0' '\\n' | cut -d= -f1 | sort | xargs").await;
+    assert!(["LANG PATH\n", "\n"].contains(&names.as_str()), "{names}");
     let arguments = sh(&sandbox, "cat /proc/1/cmdline | tr '\\0' ' '").await;
     assert!(arguments.ends_with(" __local-helper "), "{arguments}");
     bench.close().await;

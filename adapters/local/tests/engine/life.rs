@@ -3,11 +3,10 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
-use std::time::{Duration, Instant};
 
 use sandbox_bench_local::engine::{Base, Command, Engine, EngineError, EngineOptions, SandboxConfig};
 
-use crate::support::{bench, config, helper, open, run, scratch, sh};
+use crate::support::{bench, config, helper, open, run, scratch, sh, wait_until};
 
 #[tokio::test]
 async fn destroy_is_idempotent_and_works_while_busy() {
@@ -97,14 +96,6 @@ async fn sandboxes_end_with_the_last_engine() {
     wait_until(|| !later.is_alive(&id)).await;
     later.destroy(&id).await.unwrap();
     assert!(later.list().unwrap().is_empty());
-}
-
-async fn wait_until(mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it never came true");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// Not a test of its own: the process that [`a_killed_owner_leaves_no_process`] kills.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbox_bench_local::engine::{Command, End, Enforcement, Limits, SandboxConfig};
 
-use crate::support::{bench, config, run, sh};
+use crate::support::{bench, config, run, sh, wait_until};
 
 fn limited(limits: Limits) -> SandboxConfig {
     SandboxConfig { limits, ..config() }
@@ -99,6 +99,7 @@ async fn a_sandbox_ends_by_itself_at_the_end_of_its_life() {
     let ended = tokio::time::timeout(Duration::from_secs(60), running.outcome()).await.unwrap();
     assert!(ended.is_err(), "{ended:?}");
     assert!(sandbox.ended() && sandbox.exec(Command::shell("true")).is_err());
+    wait_until(|| !bench.engine.is_alive(&sandbox.id())).await;
     let listed = bench.engine.list().unwrap();
     assert_eq!((listed.len(), listed[0].alive), (1, false), "it stays to be found");
     bench.close().await;

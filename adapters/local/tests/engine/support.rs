@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandbox_bench_local::engine::{Base, Command, Engine, EngineOptions, EngineSandbox, Outcome, SandboxConfig};
 use tempfile::TempDir;
@@ -71,4 +71,13 @@ pub(crate) async fn sh(sandbox: &EngineSandbox, script: &str) -> String {
     let (outcome, stdout, stderr) = run(sandbox, Command::shell(script)).await;
     assert_eq!(outcome.end, sandbox_bench_local::engine::End::Exited(0), "{script}\n{stdout}\n{stderr}");
     stdout
+}
+
+/// Waits for something that must come true, with a bound for a machine in trouble.
+pub(crate) async fn wait_until(mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never came true");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -63,7 +63,6 @@ fn apply(layer: &Blob, mut file: File, mapped_ids: u32, limits: &mut Limits) -> 
         limits.take(entry.size())?;
         place(&mut entry, mapped_ids, &mut seen)?;
     }
-    drop(archive);
     // A digest covers the padding after the end marker as well.
     io::copy(&mut content, &mut io::sink())?;
     let content_digest = content.digest();
