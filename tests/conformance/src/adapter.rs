@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sandbox_bench_core::layers::{RetryPolicy, stack};
 use sandbox_bench_core::{Backend, Call, Result, Source};
 
 /// One adapter under test.
@@ -14,6 +15,11 @@ pub trait Adapter: Send + Sync + 'static {
 
     /// What sandboxes start from: something small with a POSIX shell, coreutils-like tools and a user `nobody`.
     fn source(&self) -> Source;
+
+    /// Puts the layers around a connected backend that its users put around it. The promises hold for the two together.
+    fn layered(&self, backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
+        stack(backend, RetryPolicy { max_retries: 2, min_wait: Duration::from_millis(100), ..RetryPolicy::default() })
+    }
 
     /// How patient the suite is.
     fn pace(&self) -> Pace {

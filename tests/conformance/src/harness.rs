@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use sandbox_bench_core::layers::{RetryPolicy, stack};
 use sandbox_bench_core::{
     Backend, Call, Capabilities, Created, ExecReport, ExecSpec, Grants, Input, NetworkPolicy, OutputSink, Result,
     Sandbox, SandboxSpec, Source, Stage, Stream, Tag, TagQuery, TailSink,
@@ -42,7 +41,7 @@ impl Harness {
     pub async fn new(adapter: Arc<dyn Adapter>) -> Check<Self> {
         let (pace, run) = (adapter.pace(), unique_run());
         let call = Call::new(Tag::new(&run, "connect"), pace.call, Arc::default());
-        let backend = wrapped(adapter.connect(&call).await?);
+        let backend = adapter.layered(adapter.connect(&call).await?);
         Ok(Self { backend, pace, run, adapter, units: AtomicU64::new(0), scratch: TempDir::new()? })
     }
 
@@ -51,7 +50,7 @@ impl Harness {
     /// # Errors
     /// What connecting fails with.
     pub async fn connect_again(&self) -> Check<Arc<dyn Backend>> {
-        Ok(wrapped(self.adapter.connect(&self.call()).await?))
+        Ok(self.adapter.layered(self.adapter.connect(&self.call()).await?))
     }
 
     /// What the backend can do.
@@ -213,11 +212,6 @@ impl Harness {
     pub(crate) async fn residue(&self) -> Vec<String> {
         self.adapter.residue(&self.run).await
     }
-}
-
-fn wrapped(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
-    let patience = RetryPolicy { max_retries: 2, min_wait: Duration::from_millis(100), ..RetryPolicy::default() };
-    stack(backend, patience)
 }
 
 /// A run name that no other process and no other behaviour has: no dashes, so that no run is a prefix of another.

@@ -62,6 +62,7 @@ const OOM: Selector = |can| {
         "out-of-memory kills are not enforced and told",
     )
 };
+const LIFETIME: Selector = |can| missing(can.lifetime == Enforcement::Enforced, "the backend does not limit lifetimes");
 const PIDS: Selector = |can| missing(can.pids_limit == Enforcement::Enforced, "the number of processes is not limited");
 const DISK: Selector = |can| missing(can.disk_limit == Enforcement::Enforced, "storage is not limited");
 
@@ -101,7 +102,7 @@ behaviours! {
     deadlines::a_time_limit_holds_for_other_users_too if KILLED_USERS => "also what runs as nobody is killed";
     deadlines::a_sandbox_works_on_after_a_time_limit if ALWAYS => "the command ends, the sandbox does not";
     deadlines::an_expired_call_has_no_effect if ALWAYS => "no time left, or cancelled: nothing is done";
-    deadlines::a_sandbox_ends_by_itself_after_its_lifetime if ALWAYS => "the backstop, should we be gone";
+    deadlines::a_sandbox_ends_by_itself_after_its_lifetime if LIFETIME => "the backstop, should we be gone";
 
     upload::single_files_keep_content_and_mode if ALWAYS => "bytes, modes, root as owner; from memory and from disk";
     upload::trees_keep_modes_links_and_empty_directories if ALWAYS => "long, deep and odd names, dangling links";

@@ -45,6 +45,7 @@ pub async fn what_is_missing_is_not_found(h: &Harness) -> Check {
     let s = h.sandbox().await?;
     for missing in ["/no/such/file", "/etc/passwd/below-a-file"] {
         let to = h.host_path();
+        std::fs::write(&to, "an older download")?;
         let result = s.download(&h.call(), missing, &to, 1 << 20).await;
         refused(missing, result, &["not_found"])?;
         ensure!(!to.exists(), "a file was left on the host for {missing}");

@@ -3,7 +3,7 @@
 use secrecy::SecretString;
 
 use sandbox_bench_core::{
-    ExecSpec, Grants, Input, InputEntry, NetworkPolicy, Payload, SandboxSpec, Stage, TagQuery, TailSink,
+    Call, ExecSpec, Grants, Input, InputEntry, NetworkPolicy, Payload, SandboxSpec, Stage, TagQuery, TailSink,
 };
 
 use crate::check::{Check, refused, same};
@@ -48,14 +48,18 @@ pub async fn inputs_that_are_not_listed_are_denied(h: &Harness) -> Check {
     let input =
         |destination: &str, stage, content: &'static str| Input::bytes("in", destination, stage, 0o644, content);
     let listed = input("/conformance/in", Stage::Setup, "listed");
-    let late = input("/conformance/late", Stage::Verify, "late");
+    let solution = input("/conformance/solution", Stage::Solve, "solution");
+    let tests = input("/conformance/tests", Stage::Verify, "tests");
     let swapped = Payload::Bytes { bytes: "other!".into(), mode: 0o644 };
-    let entries: Vec<InputEntry> = vec![listed.entry.clone(), late.entry.clone()];
+    let entries: Vec<InputEntry> = vec![listed.entry.clone(), solution.entry.clone(), tests.entry.clone()];
     let grants = |max| h.granting(Grants { inputs: entries.clone(), max_input_bytes: max, ..Grants::default() });
     let cases = [
         ("other bytes", grants(None), input("/conformance/in", Stage::Setup, "changed")),
         ("another destination", grants(None), input("/conformance/elsewhere", Stage::Setup, "listed")),
-        ("a later stage", grants(None), late),
+        ("the solution while setting up", grants(None), solution.clone()),
+        ("the tests while setting up", grants(None), tests.clone()),
+        ("the tests while solving", grants(None).in_stage(Stage::Solve), tests.clone()),
+        ("the solution while verifying", grants(None).in_stage(Stage::Verify), solution),
         ("more bytes than granted", grants(Some(3)), listed.clone()),
         ("bytes that are not those of their entry", grants(None), Input { payload: swapped, ..listed.clone() }),
     ];
@@ -65,8 +69,8 @@ pub async fn inputs_that_are_not_listed_are_denied(h: &Harness) -> Check {
         refused(what, s.upload(&call, &inputs).await, &["denied"])?;
         h.sh(&s, "test ! -e /conformance").await?;
     }
-    s.upload(&grants(None), &[listed]).await?;
-    same("the listed input", h.sh(&s, "cat /conformance/in").await?, "listed".into())
+    s.upload(&grants(None).in_stage(Stage::Verify), &[listed, tests]).await?;
+    same("what is granted", h.sh(&s, "cat /conformance/in /conformance/tests").await?, "listedtests".into())
 }
 
 pub async fn a_network_that_was_not_granted_is_denied(h: &Harness) -> Check {
@@ -77,5 +81,11 @@ pub async fn a_network_that_was_not_granted_is_denied(h: &Harness) -> Check {
     };
     let spec = SandboxSpec { network: beyond, ..h.spec() };
     refused("a network beyond the grant", h.backend.create(&call, &spec, &TailSink::new(0)).await, &["denied"])?;
-    same("sandboxes after it", h.found(TagQuery::Exact(spec.tag)).await?, Vec::new())
+    same("sandboxes after it", h.found(TagQuery::Exact(spec.tag)).await?, Vec::new())?;
+    if h.can().network_off && h.can().network_public {
+        let grants = Grants { network: NetworkPolicy::Public, ..Grants::default() };
+        let call = Call { grants: grants.into(), ..h.call() };
+        h.backend.create(&call, &h.spec(), &TailSink::new(0)).await?;
+    }
+    Ok(())
 }

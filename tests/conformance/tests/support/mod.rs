@@ -1,4 +1,5 @@
 //! The reference backend as an adapter of the suite.
+#![allow(unreachable_pub, reason = "shared by several test targets")]
 
 pub mod reference;
 

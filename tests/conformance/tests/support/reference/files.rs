@@ -69,6 +69,8 @@ fn unpack(to: &Path, tar: &Path) -> io::Result<()> {
 
 /// Writes the file or directory `from` as a tar stream of at most `limit` bytes. Returns its size.
 pub fn pack(view: &Path, from: &str, to: &Path, limit: u64) -> Result<u64> {
+    // Whatever comes of it, an older file of this name does not stay.
+    fs::remove_file(to).ok();
     if !from.starts_with('/') || from.contains('\0') {
         return Err(Error::invalid(format!("{from:?} is no absolute path")));
     }

@@ -42,6 +42,7 @@ impl Reference {
             attach: true,
             attach_across_processes: true,
             find_by_tag: true,
+            lifetime: Enforcement::Enforced,
             ..Capabilities::default()
         };
         let info = BackendInfo {
@@ -110,14 +111,15 @@ impl Reference {
             .env("PATH", process::PATH)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
         let mut child = command.spawn().map_err(failed)?;
         let mut said = String::new();
         if let Some(mut stdout) = child.stdout.take() {
             // Not to the end: `unshare` keeps it open as long as the sandbox lives.
             BufReader::new(&mut stdout).read_line(&mut said).await.map_err(failed)?;
         }
-        // The runtime reaps it when it ends; the sandbox lives on without us.
+        // Its owner from here on: reaps it at its end, or ends it with this process.
         tokio::spawn(async move { child.wait().await });
         match said.trim() {
             "ready" => Ok(()),
@@ -147,11 +149,9 @@ impl Backend for Reference {
         call.meter.api_call();
         let id = new_id();
         let kept = self.sandbox(&id);
-        let started = tokio::select! {
-            started = self.start(&kept, spec) => started,
-            () = call.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "create: cancelled")),
-        };
-        if let Err(error) = started {
+        let started = self.start(&kept, spec).await;
+        let cancelled = || Err(Error::new(ErrorKind::Cancelled, "create: cancelled"));
+        if let Err(error) = started.and_then(|()| if call.cancel.is_cancelled() { cancelled() } else { Ok(()) }) {
             kept.destroy().await?;
             return Err(error);
         }

@@ -135,11 +135,10 @@ pub async fn run(mut child: Child, call: &Call, spec: &ExecSpec, marker: &str, s
             pump(stderr, Stream::Stderr, spec.output_limit, sink, &stop)
         )
     };
-    let limit = spec.timeout.min(call.remaining().saturating_sub(Duration::from_secs(1)));
     let end = async {
         let completion = tokio::select! {
             status = child.wait() => ended(status),
-            () = tokio::time::sleep(limit) => Completion::DeadlineExceeded { tree_killed: kill_tree(marker).await },
+            () = tokio::time::sleep(spec.limit(call)) => Completion::DeadlineExceeded { tree_killed: kill_tree(marker).await },
             () = call.cancel.cancelled() => Completion::Cancelled { tree_killed: kill_tree(marker).await },
         };
         let guest_time = start.elapsed();
