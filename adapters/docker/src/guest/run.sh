@@ -1,0 +1,56 @@
+# Runs one command and frames what it writes, so that the host can tell the command's output from the engine's
+# own words, and its end from the end of what it left in the background. POSIX sh builtins only: nothing is forked
+# but the command itself.
+#
+# sh -c SCRIPT sh FRAME MARK WATCH COMMAND...
+#   FRAME  random text of the frame marks
+#   MARK   soft file-size limit in blocks, far beyond any real file; children inherit it, and kill.sh knows them by it
+#   WATCH  1: tell whether the processes of the sandbox are the same after the command as before it
+#
+# Opening mark on each stream: RS FRAME '<' [PID MARKED] RS; closing mark: RS FRAME '>' [facts] RS, facts on stderr.
+frame=$1 mark=$2 watch=$3
+shift 3
+exec 3>&2 2>/dev/null
+
+processes() { pids=$*; }
+
+memory_kills() {
+    kills=
+    for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
+        [ -r "$file" ] && while read -r key value; do
+            [ "$key" = oom_kill ] && kills=$value
+        done <"$file"
+    done
+}
+
+usage() {
+    peak= cpu_us= cpu_ns=
+    for file in /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes; do
+        [ -r "$file" ] && read -r peak <"$file"
+    done
+    [ -r /sys/fs/cgroup/cpu.stat ] && read -r key cpu_us </sys/fs/cgroup/cpu.stat
+    [ -r /sys/fs/cgroup/cpuacct/cpuacct.usage ] && read -r cpu_ns </sys/fs/cgroup/cpuacct/cpuacct.usage
+}
+
+marked=0
+ulimit -S -f "$mark" && marked=1
+same=
+[ "$watch" = 1 ] && processes /proc/[0-9]* && before=$pids
+memory_kills
+kills_before=$kills
+printf '\036%s<\036' "$frame"
+printf '\036%s<%s %s\036' "$frame" "$$" "$marked" >&3
+read -r start rest </proc/uptime
+
+# In a subshell of its own and by `exec`, so that the program is found in PATH and never taken for a builtin.
+(exec "$@" 2>&3 3>&-)
+code=$?
+
+read -r end rest </proc/uptime
+memory_kills
+usage
+[ "$watch" = 1 ] && processes /proc/[0-9]* && [ "$pids" = "$before" ] && same=1
+printf '\036%s>\036' "$frame"
+printf '\036%s>code=%s start=%s end=%s kills=%s/%s peak=%s cpu_us=%s cpu_ns=%s same=%s\036' "$frame" "$code" \
+    "$start" "$end" "$kills_before" "$kills" "$peak" "$cpu_us" "$cpu_ns" "$same" >&3
+exit "$code"
