@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bollard::models::{ContainerConfig, ImageInspect};
+use bollard::models::{ContainerConfig, ImageConfig};
 use bollard::query_parameters::{CommitContainerOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptionsBuilder};
 use jiff::Timestamp;
 use sandbox_bench_core::{
@@ -16,12 +16,9 @@ use crate::{error, image, labels, observe};
 
 /// Commits the container's file system.
 ///
-/// The image keeps the entrypoint, command and health check of the image that the sandbox came from, not ours.
+/// The image keeps the entrypoint, command, directory and health check of the image that the sandbox came from.
 pub(crate) async fn commit(engine: &Engine, call: &Call, container: &str, spec: &SnapshotSpec) -> Result<Artifact> {
-    let seen = observe::inspect(engine, call, container).await.map_err(|e| match e.kind() {
-        ErrorKind::NotFound => Error::new(ErrorKind::SandboxLost, format!("container {} is gone", short(container))),
-        _ => e,
-    })?;
+    let seen = observe::inspect_held(engine, call, container).await?;
     if let Some(mount) = seen.mounts.iter().flatten().find(|mount| mount.typ.as_deref() == Some("volume")) {
         let path = mount.destination.as_deref().unwrap_or("a directory");
         return Err(Error::unsupported(format!("container {}: its image declares {path} a volume", short(container)))
@@ -34,7 +31,7 @@ pub(crate) async fn commit(engine: &Engine, call: &Call, container: &str, spec: 
         .tag(spec.tag.as_str())
         .pause(true)
         .build();
-    let config = snapshot_config(&origin, labels::artifact(&spec.tag, &spec.fingerprint));
+    let config = snapshot_config(origin.config.unwrap_or_default(), labels::artifact(&spec.tag, &spec.fingerprint));
     let what = format!("container {}: snapshot", short(container));
     let committed = raw_request(call, &what, engine.docker.commit_container(options, config)).await;
     let committed = committed.map_err(|e| uncertain(&spec.tag, e))?.map_err(|e| {
@@ -45,13 +42,14 @@ pub(crate) async fn commit(engine: &Engine, call: &Call, container: &str, spec: 
     find(engine, call, &id).await.map_err(|e| uncertain(&spec.tag, e))
 }
 
-fn snapshot_config(origin: &ImageInspect, labels: HashMap<String, String>) -> ContainerConfig {
-    let config = origin.config.clone().unwrap_or_default();
+fn snapshot_config(origin: ImageConfig, labels: HashMap<String, String>) -> ContainerConfig {
+    let directory = origin.working_dir.filter(|path| !path.is_empty());
     ContainerConfig {
         // An empty list, unlike none, keeps the container's entrypoint (ours) out of the image.
-        entrypoint: Some(config.entrypoint.unwrap_or_default()),
-        cmd: Some(config.cmd.unwrap_or_else(|| vec!["/bin/sh".to_owned()])),
-        healthcheck: config.healthcheck,
+        entrypoint: Some(origin.entrypoint.unwrap_or_default()),
+        cmd: Some(origin.cmd.unwrap_or_else(|| vec!["/bin/sh".to_owned()])),
+        healthcheck: origin.healthcheck,
+        working_dir: Some(directory.unwrap_or_else(|| "/".to_owned())),
         labels: Some(labels),
         ..ContainerConfig::default()
     }
@@ -133,12 +131,18 @@ impl Facts {
     }
 }
 
-/// Removes an artifact; one that is gone already is confirmed.
+/// Removes an artifact; one that is gone already is confirmed. While a container of any state stands on it the engine
+/// refuses, as it does while the user has given it further names.
 pub(crate) async fn delete(engine: &Engine, call: &Call, id: &str) -> Result<Destruction> {
     let id = checked("an artifact", id)?;
+    match find(engine, call, id).await {
+        Ok(artifact) if artifact.tag.is_some() => {}
+        Ok(_) => return Err(Error::invalid(format!("image {id} is not an artifact of ours; it is not deleted"))),
+        Err(e) if *e.kind() == ErrorKind::NotFound => return Ok(Destruction::Confirmed),
+        Err(e) => return Err(e),
+    }
     let what = format!("artifact {}: delete", short(id));
-    // By force, because an artifact has a name and an id, and stopped containers may still point to it.
-    let options = RemoveImageOptionsBuilder::new().force(true).build();
+    let options = RemoveImageOptionsBuilder::new().build();
     let answer = match raw_request(call, &what, engine.docker.remove_image(id, Some(options), None)).await {
         Ok(answer) => answer,
         Err(unanswered) => return Ok(Destruction::Unconfirmed { why: unanswered.to_string() }),
@@ -153,16 +157,14 @@ pub(crate) async fn delete(engine: &Engine, call: &Call, id: &str) -> Result<Des
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-    use bollard::models::ImageConfig;
 
     #[test]
     fn a_snapshot_keeps_the_command_of_its_origin_and_not_ours() {
-        let config = ImageConfig { cmd: Some(vec!["serve".into()]), ..ImageConfig::default() };
-        let origin = ImageInspect { config: Some(config), ..ImageInspect::default() };
-        let config = snapshot_config(&origin, HashMap::new());
+        let origin = ImageConfig { cmd: Some(vec!["serve".into()]), ..ImageConfig::default() };
+        let config = snapshot_config(origin, HashMap::new());
         assert_eq!(config.entrypoint, Some(vec![]));
         assert_eq!(config.cmd, Some(vec!["serve".to_owned()]));
+        assert_eq!(config.working_dir.as_deref(), Some("/"), "not that of the sandbox");
     }
 }

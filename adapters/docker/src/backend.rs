@@ -39,9 +39,9 @@ struct DockerBackend {
 }
 
 impl DockerBackend {
-    fn sandbox(&self, id: String, tag: Tag) -> Arc<dyn Sandbox> {
-        let reference = SandboxRef { backend: NAME.to_owned(), id, tag };
-        Arc::new(DockerSandbox::new(self.engine.clone(), reference))
+    fn sandbox(&self, id: String, tag: &Tag, variables: BTreeMap<String, String>) -> Arc<dyn Sandbox> {
+        let reference = SandboxRef { backend: NAME.to_owned(), id, tag: tag.clone() };
+        Arc::new(DockerSandbox::new(self.engine.clone(), reference, variables))
     }
 }
 
@@ -72,7 +72,7 @@ impl Backend for DockerBackend {
 
     async fn create(&self, call: &Call, spec: &SandboxSpec, log: &dyn OutputSink) -> Result<Created> {
         let (id, facts) = create::create(&self.engine, &self.images, call, spec, log).await?;
-        Ok(Created { sandbox: self.sandbox(id, spec.tag.clone()), facts })
+        Ok(Created { sandbox: self.sandbox(id, &spec.tag, spec.env.clone()), facts })
     }
 
     async fn attach(&self, call: &Call, reference: &SandboxRef) -> Result<Arc<dyn Sandbox>> {
@@ -87,7 +87,8 @@ impl Backend for DockerBackend {
         if !observe::running(&seen) {
             return Err(observe::ended(id, seen.state.as_ref()));
         }
-        Ok(self.sandbox(seen.id.unwrap_or_else(|| id.to_owned()), reference.tag.clone()))
+        let variables = observe::variables(&seen);
+        Ok(self.sandbox(seen.id.unwrap_or_else(|| id.to_owned()), &reference.tag, variables))
     }
 
     async fn find(&self, call: &Call, query: &TagQuery) -> Result<Vec<Found>> {
@@ -98,7 +99,18 @@ impl Backend for DockerBackend {
     }
 
     async fn destroy(&self, call: &Call, reference: &SandboxRef) -> Result<Destruction> {
-        create::remove(&self.engine, call, checked("a container", &reference.id)?).await
+        let id = checked("a container", &reference.id)?;
+        match observe::inspect(&self.engine, call, id).await {
+            Ok(seen) if observe::tag(&seen) == Some(reference.tag.as_str()) => {
+                create::remove(&self.engine, call, id).await
+            }
+            Ok(_) => {
+                let message = format!("container {id} is not the sandbox {}; it is not removed", reference.tag);
+                Err(Error::invalid(message))
+            }
+            Err(e) if *e.kind() == ErrorKind::NotFound => Ok(Destruction::Confirmed),
+            Err(e) => Err(e),
+        }
     }
 
     async fn build_artifact(&self, call: &Call, spec: &ArtifactSpec, log: &dyn OutputSink) -> Result<Artifact> {
@@ -179,6 +191,7 @@ fn capabilities(config: &DockerConfig, system: &SystemInfo) -> Capabilities {
         attach: true,
         attach_across_processes: true,
         find_by_tag: true,
+        lifetime: Enforcement::Enforced,
         cpu_limit: enforced(system.cpu_cfs_quota),
         memory_limit: enforced(system.memory_limit),
         pids_limit: enforced(system.pids_limit),
@@ -239,7 +252,7 @@ mod tests {
         let labels = |tag: &str| Some([(labels::SANDBOX.to_owned(), tag.to_owned())].into());
         let container = |tag| ContainerSummary { id: Some("12".into()), labels: labels(tag), ..Default::default() };
         assert!(found(container(""), &TagQuery::All).is_none());
-        assert!(found(container("sbx-a-b"), &TagQuery::All).is_some());
-        assert!(found(container("sbx-a-b"), &TagQuery::Run("c".into())).is_none());
+        assert!(found(container("sbx-a--b"), &TagQuery::All).is_some());
+        assert!(found(container("sbx-a--b"), &TagQuery::Run("c".into())).is_none());
     }
 }

@@ -97,9 +97,14 @@ pub(crate) async fn bounded<T>(call: &Call, what: &str, future: impl Future<Outp
     }
 }
 
-/// The same call without the caller's cancellation, for what must be brought to an end in any case.
+/// The same call without the caller's cancellation, for requests whose answer must be known.
 pub(crate) fn uncancelled(call: &Call, limit: Duration) -> Call {
     call.within(limit).with_cancel(Default::default())
+}
+
+/// A call for bringing to an end what the caller has ended: with a limit of its own, and not cancelled.
+pub(crate) fn winding_up(call: &Call, limit: Duration) -> Call {
+    call.with_limit(limit).with_cancel(Default::default())
 }
 
 /// Checks that `id` can stand in a request path.

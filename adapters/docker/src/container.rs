@@ -1,6 +1,6 @@
 //! What a sandbox is to the engine: the container's configuration, from a request.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bollard::models::{ContainerCreateBody, HealthConfig, HostConfig};
 use sandbox_bench_core::{Error, NetworkPolicy, Resources, Result, SandboxSpec};
@@ -17,17 +17,17 @@ use crate::labels;
 /// # Errors
 /// `InvalidRequest` or `Unsupported` for what no container can be.
 pub(crate) fn body(spec: &SandboxSpec, image: &str, config: &DockerConfig) -> Result<ContainerCreateBody> {
-    if let Some(name) = spec.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-        return Err(Error::invalid(format!("{name:?} cannot be the name of an environment variable")));
-    }
+    check_variables(&spec.env)?;
     let seconds = spec.lifetime.as_secs().max(1);
     Ok(ContainerCreateBody {
         image: Some(image.to_owned()),
         entrypoint: Some(vec!["/bin/sh".to_owned(), "-c".to_owned(), format!("exec sleep {seconds}")]),
         cmd: Some(Vec::new()),
-        env: Some(spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect()),
         working_dir: spec.workdir.clone(),
-        labels: Some(HashMap::from([(labels::SANDBOX.to_owned(), spec.tag.to_string())])),
+        labels: Some(HashMap::from([
+            (labels::SANDBOX.to_owned(), spec.tag.to_string()),
+            (labels::VARIABLES.to_owned(), serde_json::json!(spec.env).to_string()),
+        ])),
         // A health check of the image would run commands beside the measured ones.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
         host_config: Some(HostConfig {
@@ -39,6 +39,19 @@ pub(crate) fn body(spec: &SandboxSpec, image: &str, config: &DockerConfig) -> Re
         }),
         ..ContainerCreateBody::default()
     })
+}
+
+/// Checks that these can be environment variables.
+///
+/// # Errors
+/// `InvalidRequest`, naming the variable.
+pub(crate) fn check_variables(variables: &BTreeMap<String, String>) -> Result<()> {
+    let odd =
+        |(name, value): &(&String, &String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+    match variables.iter().find(odd) {
+        Some((name, _)) => Err(Error::invalid(format!("{name:?} cannot be an environment variable"))),
+        None => Ok(()),
+    }
 }
 
 fn network(policy: &NetworkPolicy, config: &DockerConfig) -> Result<String> {
@@ -107,7 +120,7 @@ mod tests {
         assert_eq!(host.storage_opt, None, "only where it was switched on");
         assert_eq!(host.network_mode.as_deref(), Some("none"));
         assert_eq!(body.entrypoint.unwrap().last().map(String::as_str), Some("exec sleep 90"));
-        assert_eq!(body.labels.unwrap()[labels::SANDBOX], "sbx-run-unit");
+        assert_eq!(body.labels.unwrap()[labels::SANDBOX], "sbx-run--unit");
     }
 
     #[test]

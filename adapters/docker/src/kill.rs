@@ -8,15 +8,16 @@ use bollard::models::ExecConfig;
 use futures_util::StreamExt;
 use sandbox_bench_core::{Call, Result, TreeKill};
 
-use crate::client::{Engine, request, short, uncancelled};
+use crate::client::{Engine, bounded, request, short, winding_up};
 
 const SCRIPT: &str = include_str!("guest/kill.sh");
 /// Time between the request to end and the end by force, in whole seconds of the guest's clock.
 const GRACE_SECONDS: u64 = 2;
 /// After this the script reports what it could not end.
-const GIVE_UP_SECONDS: u64 = 8;
-/// Limit for the whole kill, seen from the host.
-pub(crate) const LIMIT: Duration = Duration::from_secs(12);
+const GIVE_UP_SECONDS: u64 = 6;
+/// Limit for the whole kill, seen from the host. It may end after the call's deadline: the contract grants a command
+/// ten seconds for winding up.
+const LIMIT: Duration = Duration::from_secs(9);
 
 /// Knows the processes of one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub(crate) enum Manner {
 
 /// Ends every process that carries `mark`. Bounded, and not ended by the caller's cancellation.
 pub(crate) async fn tree(engine: &Engine, call: &Call, container: &str, mark: Mark, manner: Manner) -> TreeKill {
-    match run(engine, &uncancelled(call, LIMIT), container, mark, manner).await {
+    match run(engine, &winding_up(call, LIMIT), container, mark, manner).await {
         Ok(answer) if answer.trim() == "gone" && mark.unmarked_root.is_none() => TreeKill::Yes,
         Ok(answer) if answer.starts_with("left") => TreeKill::No,
         Ok(_) => TreeKill::Unknown,
@@ -72,7 +73,7 @@ async fn run(engine: &Engine, call: &Call, container: &str, mark: Mark, manner: 
     let exec = request(call, &what, engine.docker.create_exec(container, config)).await?;
     let started = request(call, &what, engine.docker.start_exec(&exec.id, None)).await?;
     let StartExecResults::Attached { mut output, .. } = started else { return Ok(String::new()) };
-    crate::client::bounded(call, &what, async {
+    bounded(call, &what, async {
         let mut answer = Vec::new();
         while let Some(Ok(LogOutput::StdOut { message } | LogOutput::Console { message })) = output.next().await {
             answer.extend_from_slice(&message);

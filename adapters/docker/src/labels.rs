@@ -9,6 +9,9 @@ use sandbox_bench_core::{Digest, Tag, TagQuery};
 
 /// Correlation tag of a sandbox.
 pub(crate) const SANDBOX: &str = "dev.sandbox-bench.tag";
+/// Environment variables of a sandbox's commands, as JSON. They are given to each command and not to the container,
+/// because a commit would put the container's variables into the artifact for good.
+pub(crate) const VARIABLES: &str = "dev.sandbox-bench.env";
 /// Correlation tag of a warm artifact.
 pub(crate) const ARTIFACT: &str = "dev.sandbox-bench.artifact";
 /// Fingerprint of the environment that an image holds.
@@ -25,10 +28,11 @@ pub(crate) fn environment_image(fingerprint: &Digest, platform: Option<&str>) ->
     format!("{ENVIRONMENTS}:{}{platform}", fingerprint.short(24))
 }
 
-/// Labels of a warm artifact. The sandbox label is blanked, since a commit copies the container's labels.
+/// Labels of a warm artifact. The sandbox's own are blanked, since a commit copies the container's labels.
 pub(crate) fn artifact(tag: &Tag, fingerprint: &Digest) -> HashMap<String, String> {
     HashMap::from([
         (SANDBOX.to_owned(), String::new()),
+        (VARIABLES.to_owned(), String::new()),
         (ARTIFACT.to_owned(), tag.to_string()),
         (FINGERPRINT.to_owned(), fingerprint.to_string()),
     ])

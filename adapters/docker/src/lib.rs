@@ -24,6 +24,7 @@ mod session;
 mod streams;
 mod tarstream;
 mod transfer;
+mod user;
 
 pub use backend::connect;
 pub use config::{DockerConfig, PullPolicy};

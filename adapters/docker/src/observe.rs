@@ -24,6 +24,22 @@ pub(crate) async fn inspect(engine: &Engine, call: &Call, container: &str) -> Re
     })
 }
 
+/// As [`inspect`], for a sandbox that we hold.
+///
+/// # Errors
+/// `SandboxLost`.
+pub(crate) async fn inspect_held(engine: &Engine, call: &Call, container: &str) -> Result<ContainerInspectResponse> {
+    inspect(engine, call, container).await.map_err(|e| match e.kind() {
+        ErrorKind::NotFound => lost(container),
+        _ => e,
+    })
+}
+
+/// The error of a sandbox that is not there any more.
+pub(crate) fn lost(container: &str) -> Error {
+    Error::new(ErrorKind::SandboxLost, format!("container {} is gone", short(container)))
+}
+
 /// True if commands can run in it.
 pub(crate) fn running(container: &ContainerInspectResponse) -> bool {
     container.state.as_ref().and_then(|state| state.running).unwrap_or(false)
@@ -32,6 +48,13 @@ pub(crate) fn running(container: &ContainerInspectResponse) -> bool {
 /// The correlation tag on its label.
 pub(crate) fn tag(container: &ContainerInspectResponse) -> Option<&str> {
     container.config.as_ref()?.labels.as_ref()?.get(labels::SANDBOX).map(String::as_str)
+}
+
+/// The environment variables of its commands.
+pub(crate) fn variables(container: &ContainerInspectResponse) -> BTreeMap<String, String> {
+    let labels = container.config.as_ref().and_then(|config| config.labels.as_ref());
+    let text = labels.and_then(|labels| labels.get(labels::VARIABLES));
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// Why it does not run, as an error: the fault of its image, or a loss.

@@ -1,5 +1,6 @@
 //! One container as a [`Sandbox`].
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,21 +11,24 @@ use sandbox_bench_core::{
 };
 
 use crate::client::Engine;
+use crate::exec::Target;
 use crate::streams::Usage;
-use crate::{artifact, exec, observe, transfer};
+use crate::{artifact, observe, transfer};
 
 /// A running container.
 pub(crate) struct DockerSandbox {
     engine: Arc<Engine>,
     reference: SandboxRef,
+    /// Environment variables of every command.
+    variables: BTreeMap<String, String>,
     /// What it had used when its last command ended.
     usage: Mutex<Usage>,
 }
 
 impl DockerSandbox {
-    /// The sandbox of this name.
-    pub(crate) fn new(engine: Arc<Engine>, reference: SandboxRef) -> Self {
-        Self { engine, reference, usage: Mutex::default() }
+    /// The sandbox of this name, whose commands all have these environment variables.
+    pub(crate) fn new(engine: Arc<Engine>, reference: SandboxRef, variables: BTreeMap<String, String>) -> Self {
+        Self { engine, reference, variables, usage: Mutex::default() }
     }
 
     fn usage(&self) -> std::sync::MutexGuard<'_, Usage> {
@@ -39,7 +43,8 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn exec(&self, call: &Call, spec: &ExecSpec, sink: &dyn OutputSink) -> Result<ExecReport> {
-        let (report, seen) = exec::run(&self.engine, call, &self.reference.id, spec, sink).await?;
+        let target = Target { engine: &self.engine, container: &self.reference.id, variables: &self.variables };
+        let (report, seen) = target.run(call, spec, sink).await?;
         let mut usage = self.usage();
         usage.cpu_us = usage.cpu_us.max(seen.cpu_us);
         usage.peak_memory_bytes = usage.peak_memory_bytes.max(seen.peak_memory_bytes);
@@ -60,7 +65,7 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn observe(&self, call: &Call) -> Result<Observation> {
-        let seen = observe::inspect(&self.engine, call, &self.reference.id).await?;
+        let seen = observe::inspect_held(&self.engine, call, &self.reference.id).await?;
         let Usage { cpu_us, peak_memory_bytes } = *self.usage();
         Ok(Observation {
             granted: observe::granted(&self.engine, &seen),

@@ -13,7 +13,7 @@ use sandbox_bench_core::{Call, Completion, Error, ErrorKind, ExecReport, ExecSpe
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
-use crate::client::{Engine, request, short};
+use crate::client::{Engine, request, short, winding_up};
 use crate::kill::{self, Manner, Mark};
 use crate::streams::{Closed, Streams, Usage};
 use crate::{error, observe};
@@ -25,6 +25,10 @@ const GUEST_CLOCK: Duration = Duration::from_millis(10);
 /// A container that is being removed looks alive for a moment after its processes were killed.
 const SECOND_LOOKS: usize = 3;
 const SECOND_LOOK_PAUSE: Duration = Duration::from_millis(100);
+/// What a command that has not started leaves of the call's time for winding up.
+const START_MARGIN: Duration = Duration::from_secs(1);
+/// Limit for each question about a command that has ended.
+const WIND_UP_LIMIT: Duration = Duration::from_secs(5);
 /// The exit code of a process that was ended by SIGKILL, by the shell's convention.
 const KILLED: i64 = 137;
 
@@ -48,7 +52,8 @@ impl Command<'_> {
     async fn engine_code(self) -> Result<Option<i64>> {
         let Command { engine, call, container, exec, .. } = self;
         let what = format!("container {}: end of a command", short(container));
-        let seen = request(call, &what, engine.docker.inspect_exec(exec)).await?;
+        let call = winding_up(call, WIND_UP_LIMIT);
+        let seen = request(&call, &what, engine.docker.inspect_exec(exec)).await?;
         Ok(seen.exit_code.filter(|_| seen.running == Some(false)))
     }
 }
@@ -121,9 +126,8 @@ impl<'a> Session<'a> {
 
     async fn wait(&mut self, spec: &ExecSpec, input: Pin<Box<dyn AsyncWrite + Send>>) -> Ended {
         let call = self.command.call;
-        // What is left after this is for ending the command, if it comes to that.
-        let latest = call.deadline - kill::LIMIT.min(call.remaining() / 4);
-        let mut limit = None;
+        let mut limit = Instant::now() + call.remaining().saturating_sub(START_MARGIN);
+        let mut started = false;
         let mut feed = pin!(feed(input, spec.stdin.clone()));
         loop {
             if let Some(closed) = self.streams.closed() {
@@ -132,14 +136,15 @@ impl<'a> Session<'a> {
             if self.over {
                 return Ended::Cut;
             }
-            if limit.is_none() && self.streams.opened().is_some() {
-                limit = Some(latest.min(Instant::now() + spec.timeout));
+            if !started && self.streams.opened().is_some() {
+                started = true;
+                limit = Instant::now() + spec.limit(call);
             }
             tokio::select! {
                 // The limits first: a flood of output must not keep them waiting.
                 biased;
                 () = call.cancel.cancelled() => return Ended::Cancelled,
-                () = tokio::time::sleep_until(limit.unwrap_or(latest)) => return Ended::Deadline,
+                () = tokio::time::sleep_until(limit) => return Ended::Deadline,
                 never = &mut feed => match never {},
                 () = self.step() => {}
             }
@@ -233,6 +238,7 @@ impl<'a> Session<'a> {
         if self.streams.opened().is_none() {
             return Err(self.refusal().await);
         }
+        let call = &winding_up(call, WIND_UP_LIMIT);
         let code = self.command.engine_code().await;
         let mut seen = observe::inspect(engine, call, container).await;
         for _ in 0..SECOND_LOOKS {
@@ -261,8 +267,8 @@ impl<'a> Session<'a> {
         if let Some(error) = error::exec_refused(id, &text) {
             return error;
         }
-        match observe::inspect(engine, call, container).await {
-            Err(e) if *e.kind() == ErrorKind::NotFound => lost(container),
+        match observe::inspect_held(engine, &winding_up(call, WIND_UP_LIMIT), container).await {
+            Err(e) if *e.kind() == ErrorKind::SandboxLost => e,
             Ok(seen) if !observe::running(&seen) => observe::ended(container, seen.state.as_ref()),
             _ => match self.broken.take() {
                 Some(broken) => error::map(&format!("container {id}: command"), broken),
@@ -288,15 +294,11 @@ pub(crate) async fn not_started(engine: &Engine, call: &Call, container: &str, e
     if error::container_gone(&error) {
         return match observe::inspect(engine, call, container).await {
             Ok(seen) if !observe::running(&seen) => observe::ended(container, seen.state.as_ref()),
-            _ => lost(container),
+            _ => observe::lost(container),
         };
     }
     let id = short(container);
     error::answer(&error)
         .and_then(|(_, text)| error::exec_refused(id, text))
         .unwrap_or_else(|| error::map(&format!("container {id}: command"), error))
-}
-
-fn lost(container: &str) -> Error {
-    Error::new(ErrorKind::SandboxLost, format!("container {} is gone", short(container)))
 }

@@ -1,7 +1,7 @@
 //! Inputs into a container and files out of it, as tar streams over the engine's archive requests.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,8 +12,8 @@ use tar::EntryType;
 use tokio::io::AsyncWriteExt;
 
 use crate::client::{Engine, bounded, short};
-use crate::error;
 use crate::tarstream::{self, Chunks};
+use crate::{error, observe};
 
 /// Places all inputs with one request.
 pub(crate) async fn upload(engine: &Engine, call: &Call, container: &str, inputs: &[Input]) -> Result<Uploaded> {
@@ -87,11 +87,42 @@ async fn stream_down(
     Ok(Downloaded { bytes })
 }
 
+/// The content of one small file in the sandbox; none if there is no such file, or it is larger than the limit.
+pub(crate) async fn read(
+    engine: &Engine,
+    call: &Call,
+    container: &str,
+    (path, limit): (&str, usize),
+) -> Result<Option<Vec<u8>>> {
+    let what = format!("container {}: read of {path}", short(container));
+    let options = DownloadFromContainerOptionsBuilder::new().path(path).build();
+    call.meter.api_call();
+    let mut stream = engine.docker.download_from_container(container, Some(options));
+    let archive = bounded(call, &what, async {
+        let mut archive = Vec::new();
+        while let Some(chunk) = stream.next().await {
+            archive.extend_from_slice(&chunk.map_err(|e| lost(container, error::map(&what, e)))?);
+            if archive.len() > limit {
+                return Ok::<_, Error>(Vec::new());
+            }
+        }
+        Ok(archive)
+    });
+    let archive = match archive.await? {
+        Err(e) if *e.kind() == ErrorKind::NotFound => return Ok(None),
+        archive => archive?,
+    };
+    let mut archive = tar::Archive::new(archive.as_slice());
+    let first = archive.entries().ok().and_then(|mut entries| entries.next()?.ok());
+    let mut content = Vec::new();
+    Ok(first.and_then(|mut entry| entry.read_to_end(&mut content).ok()).map(|_| content))
+}
+
 /// A missing container is a lost sandbox; a missing path stays what it is.
 fn lost(container: &str, error: Error) -> Error {
     let text = error.to_string();
     if text.contains("No such container") || text.contains("no such container") {
-        Error::new(ErrorKind::SandboxLost, format!("container {} is gone", short(container))).because(error)
+        observe::lost(container).because(error)
     } else {
         error
     }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use common::{Engine, IMAGE, engine};
 use sandbox_bench_core::{
     ArtifactSpec, CacheUse, Completion, Destruction, Digest, ErrorKind, ExecSpec, Input, NetworkPolicy, Resources,
-    SandboxState, SnapshotSpec, Source, Stage, Stream, TagQuery, TailSink, TreeKill,
+    SandboxRef, SandboxState, SnapshotSpec, Source, Stage, Stream, TagQuery, TailSink, TreeKill,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -257,8 +257,8 @@ async fn files_go_in_and_come_out() {
     let sent = sandbox.upload(&engine.call(), &inputs).await.unwrap();
     assert!(sent.bytes > 300_000);
     assert_eq!(
-        engine.sh(&sandbox, "stat -c '%a %u:%g %s' /opt/new/dir/data.bin /run.sh").await,
-        "640 0:0 300000\n755 0:0 10\n"
+        engine.sh(&sandbox, "stat -c '%a %u:%g %s' /opt/new/dir/data.bin /run.sh; stat -c %a /opt/new").await,
+        "640 0:0 300000\n755 0:0 10\n755\n"
     );
 
     let to = dir.path().join("out.tar");
@@ -317,6 +317,8 @@ async fn a_snapshot_starts_clones_and_keeps_the_commands_of_its_origin() {
     let config = docker(&["inspect", "-f", "{{.Config.Cmd}}{{len .Config.Entrypoint}}", &artifact.id]);
     assert_eq!(config, docker(&["inspect", "-f", "{{.Config.Cmd}}{{len .Config.Entrypoint}}", IMAGE]));
 
+    let refused = engine.backend.delete_artifact(&engine.call(), IMAGE).await.unwrap_err();
+    assert_eq!(*refused.kind(), ErrorKind::InvalidRequest, "it is not an artifact of ours");
     let busy = engine.backend.delete_artifact(&engine.call(), &artifact.id).await.unwrap();
     assert!(matches!(busy, Destruction::Unconfirmed { .. }), "a clone runs on it: {busy:?}");
     engine.destroy(&created.sandbox).await;
@@ -448,9 +450,10 @@ async fn an_image_without_a_shell_is_a_fault_of_the_environment() {
 }
 
 #[tokio::test]
-async fn a_tag_can_be_used_once() {
+async fn a_tag_names_one_sandbox() {
     let Some(engine) = engine().await else { return };
-    let spec = engine.spec();
+    let mut spec = engine.spec();
+    spec.env = BTreeMap::from([("VARIABLE".into(), "kept".into())]);
     let sandbox = engine.create(&spec).await.sandbox;
     let error = engine.backend.create(&engine.call(), &spec, &TailSink::new(1)).await.err().unwrap();
     assert_eq!(*error.kind(), ErrorKind::InvalidRequest);
@@ -458,7 +461,10 @@ async fn a_tag_can_be_used_once() {
     assert_eq!(found.len(), 1);
     assert_eq!((&found[0].reference, found[0].state), (sandbox.reference(), SandboxState::Running));
     let attached = engine.backend.attach(&engine.call(), &found[0].reference).await.unwrap();
-    assert_eq!(engine.sh(&attached, "echo attached").await, "attached\n");
+    assert_eq!(engine.sh(&attached, "echo attached $VARIABLE").await, "attached kept\n");
+    let mistaken = SandboxRef { tag: engine.tag(), ..found[0].reference.clone() };
+    let refused = engine.backend.destroy(&engine.call(), &mistaken).await.unwrap_err();
+    assert_eq!(*refused.kind(), ErrorKind::InvalidRequest);
     engine.destroy(&sandbox).await;
 }
 
