@@ -97,10 +97,7 @@ async fn sandbox(entry: &CleanupEntry, backend: &Arc<dyn Backend>, journal: &Jou
     match &entry.id {
         Some(id) if references.iter().all(|reference: &SandboxRef| reference.id != *id) => references.push(recorded(id)),
         None if references.is_empty() => {
-            // The backend lists nothing under the tag: the create request had no lasting effect.
-            let event =
-                Event::CreateFailed { tag: entry.tag.clone(), error: "nothing found by reap".into(), uncertain: false };
-            journal.commit(event).await?;
+            journal.commit(nothing_found(entry)).await?;
             return Ok(None);
         }
         _ => {}
@@ -124,16 +121,25 @@ async fn artifact(entry: &CleanupEntry, backend: &Arc<dyn Backend>, journal: &Jo
         Ok(found) => found,
         Err(error) => return Ok(Some(error.to_string())),
     };
-    for artifact in found {
-        match backend.delete_artifact(&call, &artifact.id).await {
-            Ok(Destruction::Confirmed) => {}
-            Ok(Destruction::Unconfirmed { why }) => return Ok(Some(why)),
-            Err(error) => return Ok(Some(error.to_string())),
-        }
+    if found.is_empty() {
+        journal.commit(nothing_found(entry)).await?;
     }
-    let event = Event::CreateFailed { tag: entry.tag.clone(), error: "deleted by reap".into(), uncertain: false };
-    journal.commit(event).await?;
-    Ok(None)
+    let mut left = None;
+    for artifact in found {
+        let outcome = backend.delete_artifact(&call, &artifact.id).await;
+        let outcome = outcome.unwrap_or_else(|error| Destruction::Unconfirmed { why: error.to_string() });
+        if let Destruction::Unconfirmed { why } = &outcome {
+            left = Some(why.clone());
+        }
+        let reference = SandboxRef { backend: entry.backend.clone(), id: artifact.id, tag: entry.tag.clone() };
+        journal.commit(Event::Destroyed { sandbox: reference, outcome }).await?;
+    }
+    Ok(left)
+}
+
+/// The backend lists nothing under the tag: the request had no lasting effect.
+fn nothing_found(entry: &CleanupEntry) -> Event {
+    Event::CreateFailed { tag: entry.tag.clone(), error: "nothing found by reap".into(), uncertain: false }
 }
 
 /// Ends every sandbox of ours at a backend, whichever run created it.

@@ -11,7 +11,7 @@ use sandbox_bench_core::digest::Hasher;
 use sandbox_bench_core::evidence::{DatasetRecord, Event, Manifest, PlanSettings, SCHEMA_VERSION, TrialKey};
 use sandbox_bench_core::{Backend, Condition};
 use sandbox_bench_datasets::{Dataset, Format, OpenOptions};
-use sandbox_bench_reports::summary::Summary;
+use sandbox_bench_reports::{derived, files, summary::Summary};
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
@@ -234,8 +234,7 @@ pub async fn begin(request: &Request, plan: &Plan, watch: Progress, interrupt: C
     let directory = request.results.join(&plan.run);
     let start = || -> anyhow::Result<(Journal, OutputStore, PackCache)> {
         std::fs::create_dir_all(&directory)?;
-        let manifest = serde_json::to_vec_pretty(&manifest(request, plan))?;
-        std::fs::write(directory.join("manifest.json"), manifest)?;
+        files::replace_json(&directory.join("manifest.json"), &manifest(request, plan))?;
         Ok((Journal::create(&directory)?, OutputStore::open(&directory)?, PackCache::new()?))
     };
     let (journal, outputs, packs) =
@@ -368,5 +367,5 @@ pub async fn finish(open: Open) -> Result<Summary, Fault> {
 /// # Errors
 /// The evidence cannot be read or written.
 pub fn derive(directory: &Path) -> Result<Summary, Fault> {
-    sandbox_bench_reports::derived::write_derived(directory).map_err(Fault::evidence)
+    derived::write_derived(directory).map_err(Fault::evidence)
 }

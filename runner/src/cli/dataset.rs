@@ -1,6 +1,6 @@
 //! `sandbox-bench dataset`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
@@ -64,8 +64,8 @@ enum Command {
         /// The form.
         #[arg(long, value_enum)]
         to: TargetName,
-        /// The file, or for `directories` the directory, to write.
-        #[arg(short, long, value_name = "PATH")]
+        /// The directory to write into.
+        #[arg(short, long, value_name = "DIR")]
         out: PathBuf,
     },
 }
@@ -96,7 +96,7 @@ pub async fn run(args: DatasetArgs) -> Result<Exit, Fault> {
         Command::List { source, format } => list(&open(&source)?, format),
         Command::Inspect { source, task } => inspect(&open(&source)?, &task),
         Command::Validate { source, format } => validate(&open(&source)?, format),
-        Command::Convert { source, to, out } => convert(&open(&source)?, to.into(), out),
+        Command::Convert { source, to, out } => convert(&open(&source)?, to.into(), &out),
     }
 }
 
@@ -175,9 +175,12 @@ fn validate(dataset: &Dataset, format: OutputFormat) -> Result<Exit, Fault> {
     Ok(if errors == 0 { Exit::Accepted } else { Exit::Rejected })
 }
 
-fn convert(dataset: &Dataset, to: Target, out: PathBuf) -> Result<Exit, Fault> {
-    let converted = datasets::convert(dataset, to, &out, |problem| eprintln!("left out: {problem}"));
+fn convert(dataset: &Dataset, to: Target, out: &Path) -> Result<Exit, Fault> {
+    let converted = datasets::convert(dataset, to, out, |problem| eprintln!("left out: {problem}"));
     let converted = converted.map_err(Fault::usage)?;
-    println!("wrote {} tasks to {}", converted.tasks, out.display());
+    println!("wrote {} tasks", converted.tasks);
+    for path in &converted.written {
+        println!("{}", path.display());
+    }
     Ok(Exit::Accepted)
 }

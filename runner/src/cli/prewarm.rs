@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use sandbox_bench_core::{Artifact, Condition};
+use sandbox_bench_reports::files::replace_json;
 use serde::Serialize;
 
 use super::options::{BackendOptions, OutputFormat, TaskOptions};
@@ -81,8 +82,7 @@ pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
     let made: Vec<Prewarmed> = plan.backends.keys().map(|name| prewarmed(name, &plan, &warm)).collect();
     for one in &made {
         let path = directory.join(format!("prewarm-{}.json", one.backend));
-        let text = serde_json::to_vec_pretty(one).map_err(Fault::evidence)?;
-        std::fs::write(&path, text).with_context(|| path.display().to_string()).map_err(Fault::evidence)?;
+        replace_json(&path, one).with_context(|| path.display().to_string()).map_err(Fault::evidence)?;
     }
     match args.format {
         OutputFormat::Json => print_json(&made)?,
