@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
     let mut archive = tar::Builder::new(File::create(out.join("smoke.tar"))?);
     if data.is_dir() {
         println!("cargo::rerun-if-changed={}", data.display());
-        add(&mut archive, &data, Path::new(""))?;
+        add(&mut archive, &data, Path::new("smoke"))?;
     }
     archive.into_inner()?.sync_all()
 }

@@ -267,7 +267,7 @@ impl Attempt {
     /// The length of a phase in microseconds, summed over its spans; none if it was not reached.
     #[must_use]
     pub fn phase_us(&self, phase: Phase) -> Option<u64> {
-        self.phases.iter().filter(|span| span.phase == phase).map(|span| span.duration_us).reduce(|a, b| a + b)
+        self.phases.iter().filter(|span| span.phase == phase).map(|span| span.duration_us).reduce(u64::saturating_add)
     }
 }
 

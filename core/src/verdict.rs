@@ -36,7 +36,7 @@ impl TestCounts {
     /// All tests that ran to a status.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.passed + self.failed + self.skipped
+        self.passed.saturating_add(self.failed).saturating_add(self.skipped)
     }
 }
 

@@ -6,6 +6,7 @@ use sandbox_bench_core::Digest;
 
 use crate::archive;
 use crate::cache::{Cache, Kind};
+use crate::dataset::BUNDLED;
 use crate::limits::Limits;
 
 /// `datasets/data/smoke` as a tar archive, packed by the build script.
@@ -19,5 +20,6 @@ pub(crate) fn unpack(cache: &Cache) -> Result<PathBuf, String> {
     let unpacked = cache.directory(Kind::Bundled, &Digest::of(PACKED), |place| {
         archive::unpack(PACKED, PACKED.len() as u64, place, &Limits::default())
     });
-    unpacked.map_err(|fault| format!("{} ({})", fault.what, fault.remedy))
+    // Row ids are qualified by the directory of their file, so that has a name of its own.
+    unpacked.map(|place| place.join(BUNDLED)).map_err(|fault| format!("{} ({})", fault.what, fault.remedy))
 }

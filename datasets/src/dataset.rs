@@ -133,31 +133,64 @@ impl Dataset {
         self.load_located(entry).map_err(|fault| fault.at(&entry.source.shown, Some(&entry.id)))
     }
 
-    fn load_located(&self, entry: &TaskEntry) -> Result<Task, Fault> {
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    /// Where the data set is read.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What the entry stands for, as it is.
+    pub(crate) fn raw(&self, entry: &TaskEntry) -> Result<Raw, Fault> {
         let source = &entry.source;
         let (row, shape) = match entry.locator {
-            Locator::Directory => {
-                let given = Given { id: &entry.id, instruction: None, default_workdir: DEFAULT_WORKDIR };
-                return directory::load(&source.path, given, &self.cache, &self.options.limits);
-            }
+            Locator::Directory => return Ok(Raw::Directory(source.path.clone())),
             Locator::Json(position, shape) => (parse_row(&json::read(&source.path, position)?)?, shape),
             Locator::Parquet(position, shape) => (source.table()?.row(position)?, shape),
         };
         if qualified(source, shape, row::id(&row, shape)?) != entry.id {
             return Err(Fault::new("another row is there now", "do not change the file while it is in use"));
         }
-        let beside = source.path.parent().unwrap_or(Path::new("")).join("environments");
+        Ok(Raw::Row(row, shape))
+    }
+
+    /// The directory of a task, unpacked if need be.
+    pub(crate) fn unpacked(&self, raw: Raw) -> Result<PathBuf, Fault> {
+        match raw {
+            Raw::Directory(path) => Ok(path),
+            Raw::Row(row, _) => row::unpack(&row::archive_bytes(row)?, &self.cache, &self.options.limits),
+        }
+    }
+
+    fn load_located(&self, entry: &TaskEntry) -> Result<Task, Fault> {
+        let (row, shape) = match self.raw(entry)? {
+            Raw::Row(row, shape) => (row, shape),
+            Raw::Directory(path) => {
+                let given = Given { id: &entry.id, instruction: None, default_workdir: DEFAULT_WORKDIR };
+                return directory::load(&path, given, &self.cache, &self.options.limits);
+            }
+        };
+        let beside = entry.source.path.parent().unwrap_or(Path::new("")).join("environments");
         let environments: Vec<&Path> =
             self.options.environments.as_deref().into_iter().chain([beside.as_path()]).collect();
-        let row_id = row::id(&row, shape)?;
         let context = row::Context {
-            id: if shape == Shape::SweSmith { &row_id } else { &entry.id },
+            id: &entry.id,
             cache: &self.cache,
             limits: &self.options.limits,
             environments: &environments,
         };
         row::load(row, shape, &context)
     }
+}
+
+/// A task as it is in the data set.
+pub(crate) enum Raw {
+    /// A task directory.
+    Directory(PathBuf),
+    /// A row.
+    Row(Map<String, Value>, Shape),
 }
 
 /// The stream of entries.

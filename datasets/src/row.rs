@@ -1,7 +1,7 @@
 //! One row of a row file, whatever container it came from: which form it has, and the task in it.
 
 use std::io::Cursor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,6 +16,7 @@ use crate::limits::Limits;
 use crate::problem::{Fault, excerpt};
 use crate::swesmith;
 use crate::task::Task;
+use crate::write::BugRow;
 
 /// The form of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,27 +98,61 @@ pub(crate) fn load(row: Map<String, Value>, shape: Shape, context: &Context<'_>)
     match shape {
         Shape::TaskFiles => task_files(flatten(row), context),
         Shape::TaskBinary => {
-            let content = row.get("task_binary").and_then(Value::as_str).unwrap_or_default();
-            archived(&decode(content, "task_binary")?, None, DEFAULT_WORKDIR, context)
+            // Some derived sets carry the instruction beside the archive.
+            let instruction = text(&row, "instruction")?.filter(|text| !text.trim().is_empty());
+            with_row_facts(row, instruction, context)
         }
         Shape::SweSmith => swesmith::load(&row, context),
     }
 }
 
-fn task_files(mut row: Map<String, Value>, context: &Context<'_>) -> Result<Task, Fault> {
+fn task_files(row: Map<String, Value>, context: &Context<'_>) -> Result<Task, Fault> {
+    let said = |key: &str| text(&row, key).map(|text| text.filter(|text| !text.trim().is_empty()));
+    let Some(instruction) = said("instruction")?.or(said("prompt")?) else {
+        return Err(Fault::new("prompt and instruction are both empty", "say what the solver is to do"));
+    };
+    with_row_facts(row, Some(instruction), context)
+}
+
+/// The task in the row's archive, with what the row itself says.
+fn with_row_facts(
+    mut row: Map<String, Value>,
+    instruction: Option<String>,
+    context: &Context<'_>,
+) -> Result<Task, Fault> {
     let env_type = text(&row, "env_type")?;
     let default_workdir = match env_type.as_deref() {
-        None | Some("terminalbench" | "harbor_terminalbench" | "chip") => DEFAULT_WORKDIR,
+        None | Some("" | "terminalbench" | "harbor_terminalbench" | "chip") => DEFAULT_WORKDIR,
         Some("harbor_swesmith") => swesmith::WORKDIR,
         Some(other) => {
             let remedy = "use terminalbench, harbor_terminalbench, harbor_swesmith or chip";
             return Err(Fault::new(format!("the env_type {} is not known", excerpt(other)), remedy));
         }
     };
-    let said = |key: &str| text(&row, key).map(|text| text.filter(|text| !text.trim().is_empty()));
-    let Some(instruction) = said("instruction")?.or(said("prompt")?) else {
-        return Err(Fault::new("prompt and instruction are both empty", "say what the solver is to do"));
-    };
+    let bytes = archive(&mut row)?;
+    if let Some(expected) = text(&row, "archive_sha256")?
+        && !Digest::of(&bytes).hex().eq_ignore_ascii_case(expected.trim_start_matches("sha256:"))
+    {
+        return Err(Fault::new("the archive does not have the sha256 that the row says", "fetch the file again"));
+    }
+    let mut task = archived(&bytes, instruction, default_workdir, context)?;
+    for key in ["env_type", "data_source", "discipline", "benchmark", "tools", "source", "family", "language", "tags"] {
+        if let Some(value) = row.remove(key).filter(|value| value.as_str() != Some("")) {
+            task.metadata.entry(key).or_insert(value);
+        }
+    }
+    Ok(task)
+}
+
+/// The bytes of the row's archive.
+pub(crate) fn archive_bytes(row: Map<String, Value>) -> Result<Vec<u8>, Fault> {
+    archive(&mut flatten(row))
+}
+
+fn archive(row: &mut Map<String, Value>) -> Result<Vec<u8>, Fault> {
+    if let Some(binary) = row.remove("task_binary") {
+        return decode(binary.as_str().unwrap_or_default(), "task_binary");
+    }
     let files = match row.remove("task_files") {
         Some(Value::String(json)) => serde_json::from_str(&json).ok(),
         other => other,
@@ -126,27 +161,37 @@ fn task_files(mut row: Map<String, Value>, context: &Context<'_>) -> Result<Task
         return Err(Fault::new("task_files is no object", "it needs encoding and content"));
     };
     match files.get("encoding").and_then(Value::as_str) {
-        Some("tar.gz+base64") => {}
+        Some("tar.gz+base64") => {
+            decode(files.get("content").and_then(Value::as_str).unwrap_or_default(), "task_files.content")
+        }
         other => {
             let found = excerpt(other.unwrap_or_default());
             let remedy = "the only known one is tar.gz+base64";
-            return Err(Fault::new(format!("the encoding {found} of task_files is not known"), remedy));
+            Err(Fault::new(format!("the encoding {found} of task_files is not known"), remedy))
         }
     }
-    let content = files.get("content").and_then(Value::as_str).unwrap_or_default();
-    let bytes = decode(content, "task_files.content")?;
-    if let Some(expected) = text(&row, "archive_sha256")?
-        && !Digest::of(&bytes).hex().eq_ignore_ascii_case(expected.trim_start_matches("sha256:"))
-    {
-        return Err(Fault::new("the archive does not have the sha256 that the row says", "fetch the file again"));
-    }
-    let mut task = archived(&bytes, Some(instruction), default_workdir, context)?;
-    for key in ["env_type", "data_source", "discipline", "benchmark", "tools", "source"] {
-        if let Some(value) = row.remove(key) {
-            task.metadata.entry(key).or_insert(value);
-        }
-    }
-    Ok(task)
+}
+
+/// Unpacks the row's archive into the cache.
+pub(crate) fn unpack(bytes: &[u8], cache: &Cache, limits: &Limits) -> Result<PathBuf, Fault> {
+    let place = cache.directory(Kind::Archive, &Digest::of(bytes), |place| {
+        archive::unpack(Cursor::new(bytes), bytes.len() as u64, place, limits)
+    })?;
+    Ok(directory::unwrapped(&place))
+}
+
+/// A SWE-smith row with the columns of the published sets.
+pub(crate) fn bug(row: &Map<String, Value>) -> Result<BugRow, Fault> {
+    let column = |key: &str| text(row, key).map(Option::unwrap_or_default);
+    Ok(BugRow {
+        instance_id: column("instance_id")?,
+        patch: column("patch")?,
+        fail_to_pass: swesmith::tests(row, "FAIL_TO_PASS")?,
+        pass_to_pass: swesmith::tests(row, "PASS_TO_PASS")?,
+        image_name: column("image_name")?,
+        repo: column("repo")?,
+        problem_statement: column("problem_statement")?,
+    })
 }
 
 /// The task in an archive.
@@ -156,12 +201,9 @@ fn archived(
     default_workdir: &str,
     context: &Context<'_>,
 ) -> Result<Task, Fault> {
-    let key = Digest::of(bytes);
-    let place = context.cache.directory(Kind::Archive, &key, |place| {
-        archive::unpack(Cursor::new(bytes), bytes.len() as u64, place, context.limits)
-    })?;
+    let place = unpack(bytes, context.cache, context.limits)?;
     let given = Given { id: context.id, instruction, default_workdir };
-    directory::load(&directory::unwrapped(&place), given, context.cache, context.limits)
+    directory::load(&place, given, context.cache, context.limits)
 }
 
 /// Base64 with padding; blanks and line breaks are tolerated.

@@ -1,3 +1,20 @@
-//! From evidence to numbers. Reads run directories only; knows neither backends nor the runner.
+//! From evidence to numbers. Reads run directories only: it knows neither backends nor the runner.
+//!
+//! * [`evidence`] reads a run directory back, whatever happened to the run.
+//! * [`cleanup`] accounts for everything that the run created.
+//! * [`summary`] condenses the attempts into counts and percentiles.
+//! * [`derived`] rebuilds every file of a run directory that follows from its journal.
+//! * [`render`] shows a summary to a person.
+//! * [`schema`] holds the JSON Schemas of all evidence files.
 
+pub mod cleanup;
+pub mod derived;
 pub mod evidence;
+pub mod files;
+pub mod percentile;
+pub mod render;
+pub mod schema;
+pub mod summary;
+
+#[cfg(test)]
+mod samples;

@@ -1,4 +1,26 @@
-//! The runner's library half: what the binary `sandbox-bench` is made of.
+//! The runner: plan → trials → evidence. The binary `sandbox-bench` is [`cli`] and nothing else.
+//!
+//! * [`plan`], [`planned`], [`environment`]: what is to be run, and how, decided before anything is spent;
+//! * [`warm`], [`dispatch`], [`trial`]: running it;
+//! * [`journal`], [`outputs`]: what is written down;
+//! * [`progress`]: what a person sees meanwhile.
 
+pub mod cli;
+mod config;
+mod connect;
+mod dispatch;
+mod environment;
+mod exit;
+mod host;
+mod interrupt;
 pub mod journal;
 pub mod outputs;
+mod pack;
+mod plan;
+mod planned;
+mod progress;
+mod reap;
+mod run;
+mod solver;
+mod trial;
+mod warm;

@@ -1,1 +1,69 @@
-//! Placeholder.
+//! The one place that knows backend names: turns a name and its configuration into a connected backend.
+
+use std::sync::Arc;
+
+use sandbox_bench_core::{Backend, Call, Error, Result};
+use serde::de::DeserializeOwned;
+
+/// A backend that this project has an adapter for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// False if this build leaves it out.
+    pub compiled: bool,
+}
+
+/// All backends, in the order in which they are shown.
+pub const KNOWN: &[Known] = &[
+    Known {
+        name: "local",
+        about: "Linux namespaces on this machine; no daemon, no account",
+        compiled: cfg!(all(feature = "local", target_os = "linux")),
+    },
+    Known { name: "docker", about: "Docker Engine or Podman, by its socket", compiled: cfg!(feature = "docker") },
+];
+
+/// Connects to the backend `name`, as its table of the configuration says.
+///
+/// # Errors
+/// `InvalidRequest` for an unknown name, a backend that is not compiled in, or a wrong configuration; else what
+/// connecting fails with.
+pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Arc<dyn Backend>> {
+    let _ = (config, call);
+    match name {
+        #[cfg(all(feature = "local", target_os = "linux"))]
+        "local" => sandbox_bench_local::connect(parse(name, config)?).await,
+        #[cfg(feature = "docker")]
+        "docker" => sandbox_bench_docker::connect(&parse(name, config)?, call).await,
+        _ => Err(missing(name)),
+    }
+}
+
+#[allow(dead_code, reason = "unused when no backend is compiled in")]
+fn parse<T: DeserializeOwned>(name: &str, config: &toml::Table) -> Result<T> {
+    config.clone().try_into().map_err(|e| Error::invalid(format!("configuration of the backend {name}")).because(e))
+}
+
+fn missing(name: &str) -> Error {
+    match KNOWN.iter().find(|known| known.name == name) {
+        Some(_) if name == "local" && !cfg!(target_os = "linux") => {
+            Error::invalid("the local backend needs Linux").hint("use the docker backend")
+        }
+        Some(_) => Error::invalid(format!("this build has no {name} backend"))
+            .hint(format!("build it in: cargo build --release -p sandbox-bench --features {name}")),
+        None => {
+            let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+            Error::invalid(format!("unknown backend {name:?}")).hint(format!("known backends: {}", names.join(", ")))
+        }
+    }
+}
+
+/// Turns this process into the helper of the local backend if it was started as such, and then never returns. Call it
+/// first in `main`, while the process has one thread.
+#[cfg(all(feature = "local", target_os = "linux"))]
+pub fn local_helper_if_requested() {
+    sandbox_bench_local::engine::helper_main_if_requested();
+}

@@ -10,6 +10,7 @@ use sandbox_bench_core::Requirement;
 use serde_json::{Map, Value};
 
 use crate::fingerprint::Parts;
+use crate::patch;
 use crate::problem::{Fault, excerpt};
 use crate::row::Context;
 use crate::task::{Family, NetworkPlan, Solution, SweSmith, Task, Timeouts, Users, Verifier};
@@ -32,6 +33,9 @@ pub(crate) fn load(row: &Map<String, Value>, context: &Context<'_>) -> Result<Ta
     if patch.trim().is_empty() {
         return Err(Fault::new("patch is missing or empty", "give the patch that introduces the bug"));
     }
+    patch::files_touched(&patch).map_err(|error| {
+        Fault::new(error.to_string(), "fetch the row again; only text changes inside the repository can be applied")
+    })?;
     let fail_to_pass = tests(row, "FAIL_TO_PASS")?;
     let pass_to_pass = tests(row, "PASS_TO_PASS")?;
     if fail_to_pass.is_empty() {
@@ -115,7 +119,7 @@ fn text(row: &Map<String, Value>, key: &str) -> Result<String, Fault> {
 }
 
 /// A list of test ids, also as JSON text.
-fn tests(row: &Map<String, Value>, key: &str) -> Result<Vec<String>, Fault> {
+pub(crate) fn tests(row: &Map<String, Value>, key: &str) -> Result<Vec<String>, Fault> {
     let wrong = || Fault::new(format!("{key} is no list of test ids"), format!("make {key} a list of strings"));
     let list = match row.get(key) {
         Some(Value::String(json)) => serde_json::from_str(json).map_err(|_| wrong())?,

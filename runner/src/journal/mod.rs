@@ -26,13 +26,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sandbox_bench_core::evidence::Event;
+use sandbox_bench_reports::evidence::JOURNAL;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use writer::{Failure, Line, Request, Writer};
-
-/// Name of the file in the run directory.
-pub const FILE_NAME: &str = "journal.jsonl";
 
 /// How long a line given to [`Journal::append`] may wait for the disk.
 pub const GROUP_DELAY: Duration = Duration::from_millis(100);
@@ -58,7 +56,7 @@ impl Journal {
     /// `AlreadyExists` if the run has a journal already, and what making the file fails with.
     pub fn create(run_dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(run_dir)?;
-        let path = run_dir.join(FILE_NAME);
+        let path = run_dir.join(JOURNAL);
         let file =
             File::options().append(true).create_new(true).open(&path).map_err(|e| about("cannot create", &path, &e))?;
         lock(&file, &path)?;
@@ -72,7 +70,7 @@ impl Journal {
     /// # Errors
     /// `ResourceBusy` if the run is still alive, `InvalidData` if the last line is damaged, and what reading fails with.
     pub fn reopen(run_dir: &Path) -> io::Result<Self> {
-        let path = run_dir.join(FILE_NAME);
+        let path = run_dir.join(JOURNAL);
         let file = File::options().read(true).append(true).open(&path).map_err(|e| about("cannot open", &path, &e))?;
         lock(&file, &path)?;
         let end = tail::find(&file).map_err(|e| about("cannot continue", &path, &e))?;
@@ -85,7 +83,7 @@ impl Journal {
     /// # Errors
     /// What opening the file fails with; `NotFound` if the directory holds no journal.
     pub fn in_use(run_dir: &Path) -> io::Result<bool> {
-        let path = run_dir.join(FILE_NAME);
+        let path = run_dir.join(JOURNAL);
         let file = File::open(&path).map_err(|e| about("cannot open", &path, &e))?;
         match file.try_lock_shared() {
             Ok(()) => Ok(false),

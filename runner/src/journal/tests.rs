@@ -9,14 +9,14 @@ use proptest::prelude::*;
 use sandbox_bench_core::Tag;
 use sandbox_bench_core::evidence::{Creates, Event, JournalLine};
 
-use super::{FILE_NAME, Journal};
+use super::{JOURNAL, Journal};
 
 fn intent(unit: &str) -> Event {
     Event::Intent { tag: Tag::new("run", unit), backend: "local".into(), creates: Creates::Sandbox }
 }
 
 fn read(run_dir: &std::path::Path) -> Vec<JournalLine> {
-    let text = fs::read_to_string(run_dir.join(FILE_NAME)).unwrap();
+    let text = fs::read_to_string(run_dir.join(JOURNAL)).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'), "a torn line is left");
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -89,7 +89,7 @@ proptest! {
     fn a_journal_torn_anywhere_is_repaired(cut in 0.0f64..=1.0, units in prop::collection::vec("[a-zé\"\\\\]{0,12}", 1..6)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(FILE_NAME);
+        let path = dir.path().join(JOURNAL);
         let failed = |unit: &String| Event::CreateFailed {
             tag: Tag::new("run", "x"), error: unit.clone(), uncertain: true,
         };
@@ -125,10 +125,10 @@ proptest! {
 fn a_journal_whose_last_line_is_damaged_is_not_continued() {
     for damaged in ["{\"seq\":1,\"at\"\n", "{\"seq\":7}\n", "\n", "{\"seq\":1}\n{\"seq\":1}\n"] {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(FILE_NAME), damaged).unwrap();
+        fs::write(dir.path().join(JOURNAL), damaged).unwrap();
         let error = Journal::reopen(dir.path()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{damaged:?}: {error}");
-        assert_eq!(fs::read_to_string(dir.path().join(FILE_NAME)).unwrap(), damaged, "nothing was changed");
+        assert_eq!(fs::read_to_string(dir.path().join(JOURNAL)).unwrap(), damaged, "nothing was changed");
     }
 }
 
@@ -207,7 +207,7 @@ async fn a_full_disk_is_told_to_everyone_and_costs_no_earlier_line() {
             }
         };
         assert!(error.to_string().contains("cannot write"), "{error}");
-        assert!(error.to_string().contains(FILE_NAME), "{error}");
+        assert!(error.to_string().contains(JOURNAL), "{error}");
         assert_eq!(journal.append(intent("later")).await.unwrap_err().to_string(), error.to_string());
         assert_eq!(journal.commit(intent("later")).await.unwrap_err().to_string(), error.to_string());
         assert_eq!(journal.close().await.unwrap_err().to_string(), error.to_string());

@@ -15,7 +15,7 @@ pub(crate) const HELPER_ARGUMENT: &str = "__local-helper";
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// Become a sandbox and serve jobs until standard input closes.
-    Sandbox(Boot),
+    Sandbox(Box<Boot>),
     /// Try everything a sandbox needs of the kernel, in this empty directory.
     Probe { scratch: PathBuf },
     /// Delete a tree whose files may belong to mapped ids.

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use super::job::TransferFault;
+
 /// Result of engine operations.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
@@ -32,9 +34,9 @@ pub enum EngineError {
         /// What is wrong with it.
         why: String,
     },
-    /// A path of a transfer does not exist in the sandbox, or the transfer was refused.
-    #[error("transfer refused: {0}")]
-    Transfer(String),
+    /// A transfer failed in the sandbox.
+    #[error("transfer: {0}")]
+    Transfer(TransferFault),
     /// The sandbox ended under the operation.
     #[error("sandbox {id} has ended: {why}")]
     Lost {

@@ -1,13 +1,12 @@
 //! [`Engine`]: makes sandboxes, finds them again, and removes them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::process::{Signal, kill_process_group};
 use tokio::sync::OnceCell;
-use uuid::Uuid;
 
 use super::boot::{CommandDefaults, Failure, Settings, Step, Task};
 use super::cgroup::{Cgroup, Hierarchy};
@@ -36,12 +35,15 @@ pub struct EngineOptions {
     pub helper: Option<PathBuf>,
 }
 
-/// Makes and keeps sandboxes in one state directory. Cheap to clone; may be shared between tasks.
+/// Makes and keeps sandboxes in one state directory. Cheap to clone; may be shared between tasks. When the last clone is
+/// dropped, the processes of its sandboxes end.
 ///
 /// Several engines, also of several processes, may use one state directory.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(super) shared: Arc<Shared>,
+    /// Held here and not in `shared`, which sandboxes hold: they end with the last engine or handle.
+    open: Arc<Mutex<HashMap<String, Arc<Sandbox>>>>,
 }
 
 #[derive(Debug)]
@@ -53,7 +55,6 @@ pub(super) struct Shared {
     host: OnceCell<Ground>,
     /// One at a time: the second importer of an image finds it done.
     pub(super) importing: tokio::sync::Mutex<()>,
-    open: Mutex<HashMap<String, Weak<Sandbox>>>,
 }
 
 impl Engine {
@@ -88,16 +89,12 @@ impl Engine {
             limits: possible_limits(&cgroups),
             reports_oom: cgroups.offers()[0],
         };
-        let shared = Shared {
-            state,
-            launcher,
-            cgroups,
-            facts,
-            host: OnceCell::new(),
-            importing: tokio::sync::Mutex::new(()),
-            open: Mutex::default(),
-        };
-        Ok(Engine { shared: Arc::new(shared) })
+        let shared =
+            Shared { state, launcher, cgroups, facts, host: OnceCell::new(), importing: tokio::sync::Mutex::new(()) };
+        for draft in shared.state.abandoned_drafts() {
+            shared.remove_tree(draft).await?;
+        }
+        Ok(Engine { shared: Arc::new(shared), open: Arc::default() })
     }
 
     /// What was found out about this machine.
@@ -116,8 +113,7 @@ impl Engine {
         if !valid_id(&config.id) {
             return Err(EngineError::Invalid(format!("{:?} cannot be the id of a sandbox", config.id)));
         }
-        let (ground, layers, mut env) = shared.resolve(&config.base).await?;
-        env.extend(config.env.clone());
+        let (ground, layers) = shared.resolve(&config.base).await?;
         let cgroup = shared
             .cgroups
             .create(&format!("sandbox-bench-{}", config.id), &config.limits)
@@ -130,7 +126,7 @@ impl Engine {
             layers,
             cgroup: cgroup.clone(),
         };
-        let settings = shared.settings(&config, &cgroup, env);
+        let settings = shared.settings(&config, &cgroup);
         let directory = match SandboxDir::create(&shared.state, &record) {
             Ok(directory) => directory,
             Err(error) => {
@@ -141,7 +137,7 @@ impl Engine {
         let report = shared.report(&config.limits);
         match Sandbox::start(Arc::clone(shared), directory, record, settings, report).await {
             Ok(sandbox) => {
-                lock(&shared.open).insert(config.id, Arc::downgrade(&sandbox));
+                lock(&self.open).insert(config.id, Arc::clone(&sandbox));
                 Ok(EngineSandbox::new(sandbox))
             }
             Err(error) => {
@@ -156,7 +152,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Foreign`] if another process made it: its pipes cannot be taken over.
     pub fn attach(&self, id: &str) -> Result<EngineSandbox> {
-        let open = lock(&self.shared.open).get(id).and_then(Weak::upgrade);
+        let open = lock(&self.open).get(id).cloned();
         match open {
             Some(sandbox) => Ok(EngineSandbox::new(sandbox)),
             None if valid_id(id) && self.shared.state.sandbox(id).exists() => Err(EngineError::Foreign(id.into())),
@@ -172,10 +168,16 @@ impl Engine {
             let path = state.sandbox(&id);
             // One without a record is being removed by somebody else.
             let record: Record = read_json(&path.join("record.json")).ok()?;
-            let alive = is_held(&path) && helper(&path).and_then(|helper| helper.running()).is_some();
+            let alive = self.is_alive(&id);
             Some(Listed { id, labels: record.labels, created: record.created, alive })
         });
         Ok(listed.collect())
+    }
+
+    /// Whether the sandbox runs: the process that made it lives, and so does the sandbox itself.
+    pub fn is_alive(&self, id: &str) -> bool {
+        let path = self.shared.state.sandbox(id);
+        valid_id(id) && is_held(&path) && helper(&path).and_then(|helper| helper.running()).is_some()
     }
 
     /// Ends a sandbox and removes everything of it: processes, control groups, files. One that is gone is fine, and so
@@ -187,11 +189,11 @@ impl Engine {
         if !valid_id(id) {
             return Ok(());
         }
-        let open = lock(&self.shared.open).remove(id).and_then(|sandbox| sandbox.upgrade());
+        let open = lock(&self.open).remove(id);
         if let Some(sandbox) = &open
             && let Err(error) = sandbox.end().await
         {
-            lock(&self.shared.open).insert(id.to_owned(), Arc::downgrade(sandbox));
+            lock(&self.open).insert(id.to_owned(), Arc::clone(sandbox));
             return Err(error);
         }
         let path = self.shared.state.sandbox(id);
@@ -211,7 +213,7 @@ impl Engine {
 
 /// Tries everything that a sandbox needs.
 async fn probe(state: &StateDir, launcher: &Launcher) -> Result<(), LaunchError> {
-    let scratch = state.scratch().join(format!("probe-{}", Uuid::now_v7()));
+    let scratch = state.draft("scratch");
     std::fs::create_dir(&scratch).map_err(LaunchError::Io)?;
     let result = launcher.run(&Task::Probe { scratch: scratch.clone() }, HELPER_LIMIT).await;
     if std::fs::remove_dir_all(&scratch).is_err() {
@@ -270,15 +272,15 @@ async fn end_helper(sandbox: &std::path::Path, id: &str) -> Result<()> {
 }
 
 impl Shared {
-    async fn resolve(&self, base: &Base) -> Result<(Ground, Vec<String>, BTreeMap<String, String>)> {
+    async fn resolve(&self, base: &Base) -> Result<(Ground, Vec<String>)> {
         match base {
             Base::Host => {
-                let directory = self.state.host();
+                let state = self.state.clone();
                 let build = || async {
-                    let ground = tokio::task::spawn_blocking(move || host::ground(&directory));
+                    let ground = tokio::task::spawn_blocking(move || host::ground(&state));
                     ground.await.map_err(std::io::Error::other).flatten().map_err(EngineError::io("host base"))
                 };
-                Ok((self.host.get_or_try_init(build).await?.clone(), Vec::new(), Default::default()))
+                Ok((self.host.get_or_try_init(build).await?.clone(), Vec::new()))
             }
             Base::Rootfs(directory) => {
                 let root = directory.canonicalize().map_err(EngineError::io(directory.display()))?;
@@ -286,16 +288,16 @@ impl Shared {
                     let message = format!("{} is not a root directory: it has neither /etc nor /bin", root.display());
                     return Err(EngineError::Invalid(message));
                 }
-                Ok((Ground::rootfs(root), Vec::new(), Default::default()))
+                Ok((Ground::rootfs(root), Vec::new()))
             }
             Base::Snapshot(id) => {
                 let snapshot = self.snapshot(id)?;
-                Ok((snapshot.ground, snapshot.layers, snapshot.env))
+                Ok((snapshot.ground, snapshot.layers))
             }
         }
     }
 
-    fn settings(&self, config: &SandboxConfig, cgroup: &Cgroup, env: BTreeMap<String, String>) -> Settings {
+    fn settings(&self, config: &SandboxConfig, cgroup: &Cgroup) -> Settings {
         let [_, pids, cpus] = self.cgroups.offers();
         let limits = &config.limits;
         Settings {
@@ -306,7 +308,7 @@ impl Shared {
             processors: limits.cpus.filter(|_| !cpus).map(|count| count.ceil() as usize),
             lifetime: config.lifetime,
             commands: CommandDefaults {
-                env,
+                env: config.env.clone(),
                 file_size: limits.file_size,
                 open_files: limits.open_files,
                 reset_oom_score: false,

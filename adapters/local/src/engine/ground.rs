@@ -27,7 +27,7 @@ pub(crate) struct Part {
 }
 
 /// The layer directory that belongs to `/`. Not a name that a top-level directory can have.
-const ROOT_LAYER: &str = "@root";
+pub(crate) const ROOT_LAYER: &str = "@root";
 
 impl Ground {
     /// A root directory and nothing else.

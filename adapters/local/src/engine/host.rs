@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::ground::{Ground, Part, has_mounts_below};
+use super::state::StateDir;
 
 /// Configuration is small; what is larger than this is something else.
 const MAX_FILE: u64 = 16 << 20;
@@ -74,23 +75,20 @@ const SKELETON: &[(&str, u32)] = &[
     ("var/tmp", 0o1777),
 ];
 
-/// Builds the ground in `directory`, or reuses what an equal host left there.
-pub(super) fn ground(directory: &Path) -> io::Result<Ground> {
+/// Builds the ground in the state directory, or reuses what an equal host left there.
+pub(super) fn ground(state: &StateDir) -> io::Result<Ground> {
     let etc = visible(Path::new("/etc"))?;
-    let home = directory.join(fingerprint(&etc));
+    let home = state.host().join(fingerprint(&etc));
     if !home.exists() {
-        fs::create_dir_all(directory)?;
-        let draft = tempfile::Builder::new().prefix(".draft").tempdir_in(directory)?;
-        build(draft.path(), &etc)?;
-        fs::set_permissions(draft.path(), Permissions::from_mode(0o755))?;
-        match fs::rename(draft.path(), &home) {
-            // Another process was faster.
-            Err(_) if home.exists() => {}
-            result => {
-                result?;
-                // Its content has moved away.
-                let _ = draft.keep();
-            }
+        let draft = state.draft("host");
+        directory(&draft, 0o755)?;
+        let built = build(&draft, &etc).and_then(|()| fs::rename(&draft, &home));
+        if built.is_err() {
+            fs::remove_dir_all(&draft)?;
+        }
+        // Another process may have been faster.
+        if !home.exists() {
+            built?;
         }
     }
     let mut parts = vec![Part { name: "etc".into(), lower: home.join("etc") }];

@@ -61,11 +61,8 @@ impl Engine {
         if let Ok(stored) = read_json::<Stored>(&home.join("image.json")) {
             return Ok(imported(home, stored, true));
         }
-        let draft = tempfile::Builder::new()
-            .prefix(".draft-")
-            .tempdir_in(self.shared.state.bases())
-            .map_err(EngineError::io("bases"))?
-            .keep();
+        let draft = self.shared.state.draft("bases");
+        fs::create_dir(&draft).map_err(EngineError::io(draft.display()))?;
         let result = self.unpack(&source, &draft).await;
         // Scratch files and half-unpacked roots must not stay, whatever happened.
         let stored = match result {

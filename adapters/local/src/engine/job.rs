@@ -37,7 +37,8 @@ pub struct Command {
     pub stdin: bool,
     /// After this time the process group gets SIGTERM, two seconds later the whole tree SIGKILL.
     pub timeout: Option<Duration>,
-    /// Bytes kept of each output stream: the first half is streamed, the last half follows at the end.
+    /// Bytes kept of each output stream: the beginning is streamed, and the end (half of it, at most 1 MiB) follows
+    /// when the command has ended.
     pub output_cap: usize,
     /// Leave processes alive that the command started and did not wait for.
     pub keep_background: bool,
@@ -93,7 +94,31 @@ pub enum End {
     /// It could not be started.
     NotStarted(NotStarted),
     /// A transfer was refused or failed half-way; what was written before stays.
-    TransferFailed(String),
+    TransferFailed(TransferFault),
+}
+
+/// Why a transfer failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum TransferFault {
+    /// The path does not exist in the sandbox.
+    #[error("{0}")]
+    NotFound(String),
+    /// More bytes than allowed.
+    #[error("{0}")]
+    TooLarge(String),
+    /// A member was refused, or the file system said no.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<std::io::Error> for TransferFault {
+    fn from(error: std::io::Error) -> TransferFault {
+        match error.kind() {
+            std::io::ErrorKind::NotFound => TransferFault::NotFound(error.to_string()),
+            std::io::ErrorKind::FileTooLarge => TransferFault::TooLarge(error.to_string()),
+            _ => TransferFault::Refused(error.to_string()),
+        }
+    }
 }
 
 /// Why a command did not start.

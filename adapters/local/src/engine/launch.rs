@@ -57,7 +57,9 @@ impl Launcher {
 
     async fn begin(&self, task: &Task, log: Option<File>) -> Result<Process, LaunchError> {
         let mut process = self.spawn(log).map_err(LaunchError::Io)?;
-        write_frame(&mut process.stdin, &Frame::json(0, Kind::Task, task).map_err(LaunchError::Io)?).await?;
+        let task = Frame::json(0, Kind::Task, task).map_err(LaunchError::Io)?;
+        // A program that is gone before it has read this shows by its silence.
+        let _ = write_frame(&mut process.stdin, &task).await;
         process.expect(Kind::Unshared).await?;
         let pid = process.child.id().ok_or_else(|| LaunchError::Io(io::Error::other("the helper ended")))?;
         self.ids.apply(pid).await.map_err(LaunchError::IdMap)?;

@@ -44,7 +44,7 @@ pub use self::error::{EngineError, Obstacle, Result};
 pub use self::factory::{Engine, EngineOptions};
 pub use self::image::ImageConfig;
 pub use self::import::Imported;
-pub use self::job::{Command, End, NotStarted, Outcome, Stop, StreamTotals, User};
+pub use self::job::{Command, End, NotStarted, Outcome, Stop, StreamTotals, TransferFault, User};
 pub use self::running::{Event, Input, Running, Stream};
 pub use self::sandbox::EngineSandbox;
 pub use self::spec::{Base, Enforcement, Facts, LimitReport, Limits, Listed, Network, SandboxConfig, Snapshot, Usage};

@@ -1,5 +1,6 @@
 //! [`EngineSandbox`]: one running sandbox.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -20,7 +21,8 @@ const LOG_TAIL: usize = 500;
 
 /// A running sandbox. Clones are the same sandbox. Jobs run in parallel.
 ///
-/// When the last clone is dropped, its processes end; its files stay until [`super::Engine::destroy`].
+/// Dropping it ends nothing: the sandbox lives until [`super::Engine::destroy`], or until its engine is dropped, and its
+/// files stay even then.
 #[derive(Clone, Debug)]
 pub struct EngineSandbox {
     pub(super) inner: Arc<Sandbox>,
@@ -78,8 +80,12 @@ impl Sandbox {
         let root = mounts.remove(0);
         let boot = Boot { root, mounts, settings: self.settings.clone() };
         let log = File::create(path.join("helper.log")).map_err(named)?;
-        let process =
-            self.shared.launcher.start(&Task::Sandbox(boot), Some(log), HELPER_LIMIT).await.map_err(launch_failed)?;
+        let process = self
+            .shared
+            .launcher
+            .start(&Task::Sandbox(Box::new(boot)), Some(log), HELPER_LIMIT)
+            .await
+            .map_err(launch_failed)?;
         if let Some(helper) = process.child.id().and_then(HelperId::of) {
             write_json(&path.join("helper"), &helper).map_err(named)?;
         }
@@ -144,7 +150,7 @@ impl Sandbox {
 }
 
 /// The upper directory gives the mounted directory its mode, so it takes that of the directory below.
-fn make_upper(upper: &Path, lower: &Path) -> io::Result<()> {
+pub(super) fn make_upper(upper: &Path, lower: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).create(upper)?;
     let mode = fs::metadata(lower)?.permissions().mode() & 0o7777;
     fs::set_permissions(upper, Permissions::from_mode(mode))
@@ -158,6 +164,11 @@ impl EngineSandbox {
     /// Its id.
     pub fn id(&self) -> String {
         self.inner.id()
+    }
+
+    /// Its labels.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        lock(&self.inner.record).labels.clone()
     }
 
     /// Which of the limits asked for hold.

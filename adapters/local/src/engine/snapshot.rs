@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::error::{EngineError, Result};
 use super::factory::{Engine, Shared};
-use super::sandbox::{EngineSandbox, lock};
+use super::ground::ROOT_LAYER;
+use super::sandbox::{EngineSandbox, lock, make_upper};
 use super::spec::Snapshot;
 use super::state::{Record, read_json, valid_id, write_json};
 
@@ -20,8 +21,9 @@ const MAX_LAYERS: usize = 24;
 impl EngineSandbox {
     /// Saves the files of the sandbox as a snapshot.
     ///
-    /// **Every process in the sandbox ends**; the sandbox itself stays usable, on top of the saved layer. Nothing is
-    /// copied, so this takes milliseconds whatever the size. `/dev/shm` is not part of it.
+    /// **Every process in the sandbox ends**; the sandbox itself stays usable with all its files, on top of the saved
+    /// layer. Nothing is copied, so this takes milliseconds whatever the size. What was written to `/tmp` and `/run`
+    /// stays with the sandbox and is not part of the snapshot; `/dev/shm` is emptied.
     pub async fn snapshot(&self, id: &str, labels: BTreeMap<String, String>) -> Result<Snapshot> {
         let sandbox = &self.inner;
         let state = &sandbox.shared.state;
@@ -41,6 +43,7 @@ impl EngineSandbox {
         let upper = sandbox.directory.path.join("upper");
         fs::rename(&upper, state.layer(&layer)).map_err(EngineError::io(upper.display()))?;
         sandbox.shared.remove_tree(sandbox.directory.path.join("work")).await?;
+        keep_transient(&state.layer(&layer), &upper).map_err(EngineError::io(upper.display()))?;
         *lock(&sandbox.record) = record.clone();
         let path = state.layer(&layer);
         let size = tokio::task::spawn_blocking(move || disk_use(&path)).await.unwrap_or_default();
@@ -49,7 +52,6 @@ impl EngineSandbox {
             labels,
             created: SystemTime::now(),
             size,
-            env: sandbox.settings.commands.env.clone(),
             ground: record.ground,
             layers: record.layers,
         };
@@ -121,6 +123,17 @@ impl Shared {
             _ => EngineError::io(path.display())(error),
         })
     }
+}
+
+/// Moves what is not to be saved from the layer back to the sandbox.
+fn keep_transient(layer: &Path, upper: &Path) -> std::io::Result<()> {
+    for name in ["tmp", "run"].map(|name| Path::new(ROOT_LAYER).join(name)) {
+        if fs::symlink_metadata(layer.join(&name)).is_ok_and(|metadata| metadata.is_dir()) {
+            make_upper(&upper.join(ROOT_LAYER), &layer.join(ROOT_LAYER))?;
+            fs::rename(layer.join(&name), upper.join(&name))?;
+        }
+    }
+    Ok(())
 }
 
 /// Bytes on disk of a tree, as far as we may look into it.

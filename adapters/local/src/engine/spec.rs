@@ -130,8 +130,6 @@ pub struct Snapshot {
     pub created: SystemTime,
     /// Bytes on disk of the layer it added, as far as we may look into it.
     pub size: u64,
-    /// Environment of commands, from the sandbox it was made of.
-    pub env: BTreeMap<String, String>,
     /// What it stands on.
     pub(crate) ground: super::ground::Ground,
     /// Layer ids, the newest first.

@@ -27,7 +27,10 @@ use super::error::{EngineError, Obstacle, Result};
 use super::ground::Ground;
 
 /// `statfs` magic of overlayfs (include/uapi/linux/magic.h).
-const OVERLAYFS: i64 = 0x794c_7630;
+const OVERLAYFS: u64 = 0x794c_7630;
+
+/// How the name of everything unfinished begins; the pid of its maker follows.
+const DRAFT: &str = ".draft-";
 
 /// What is remembered of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -99,8 +102,21 @@ impl StateDir {
         self.path.join("host")
     }
 
-    pub(crate) fn scratch(&self) -> PathBuf {
-        self.path.join("scratch")
+    /// A name in `directory` for something that is being made, and will be renamed or removed.
+    pub(crate) fn draft(&self, directory: &str) -> PathBuf {
+        let name = format!("{DRAFT}{}-{}", std::process::id(), uuid::Uuid::now_v7().simple());
+        self.path.join(directory).join(name)
+    }
+
+    /// Drafts of processes that died over them.
+    pub(crate) fn abandoned_drafts(&self) -> Vec<PathBuf> {
+        let entries = ["sandboxes", "bases", "host", "scratch"].map(|name| fs::read_dir(self.path.join(name)));
+        let maker = |path: &Path| {
+            let name = path.file_name()?.to_str()?.strip_prefix(DRAFT)?;
+            name.split('-').next()?.parse().ok()
+        };
+        let dead = |path: &PathBuf| maker(path).is_some_and(|pid| start_time(pid).is_none());
+        entries.into_iter().flatten().flatten().flatten().map(|entry| entry.path()).filter(dead).collect()
     }
 
     /// Names in one of the directories, without those that are being made.
@@ -113,7 +129,7 @@ impl StateDir {
 
 /// Whether upper directories of overlays are refused there.
 pub(crate) fn on_overlayfs(path: &Path) -> bool {
-    statfs(path).is_ok_and(|facts| facts.f_type as i64 == OVERLAYFS)
+    statfs(path).is_ok_and(|facts| facts.f_type as u64 == OVERLAYFS)
 }
 
 /// The directory for state that nobody configured: the first of the usual places that can hold overlays.
@@ -150,7 +166,7 @@ impl SandboxDir {
     /// Makes the directory of a new sandbox. It shows up under its name complete and locked, or not at all.
     pub(crate) fn create(state: &StateDir, record: &Record) -> io::Result<SandboxDir> {
         let path = state.sandbox(&record.id);
-        let draft = path.with_file_name(format!(".{}.new", record.id));
+        let draft = state.draft("sandboxes");
         fs::create_dir(&draft)?;
         let made = SandboxDir::fill(&draft, record).and_then(|lock| {
             // `rename` would replace an empty directory only, and ours are never empty.
@@ -251,6 +267,19 @@ mod tests {
         let _held = SandboxDir::create(&state, &record("one")).unwrap();
         assert!(SandboxDir::create(&state, &record("one")).is_err());
         assert_eq!(state.names("sandboxes").unwrap(), ["one"]);
+    }
+
+    #[test]
+    fn drafts_of_the_dead_are_abandoned_and_those_of_the_living_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path()).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let dead = state.path().join("bases").join(format!("{DRAFT}{}-x", child.id()));
+        for path in [state.draft("bases"), state.draft("scratch"), dead.clone()] {
+            fs::create_dir(path).unwrap();
+        }
+        assert_eq!(state.abandoned_drafts(), [dead]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::error::{EngineError, Result};
-use super::job::{End, Outcome, Request};
+use super::job::{End, Outcome, Request, TransferFault};
 use super::running::{Event, Running, Stream};
 use super::sandbox::EngineSandbox;
 use super::wire::CHUNK;
@@ -48,11 +48,11 @@ impl EngineSandbox {
         Ok(sent)
     }
 
-    /// Writes `path` as a tar stream whose names begin with the last component of `path`. Symlinks inside are kept as
-    /// such; sockets, pipes and devices are left out. Returns the bytes written.
+    /// Writes `path` as a tar stream whose names begin with the last component of `path`. Symlinks are kept as
+    /// such, also `path` itself; sockets, pipes and devices are left out. Returns the bytes written.
     ///
     /// # Errors
-    /// [`EngineError::Transfer`] if `path` does not exist or its files hold more than `max_bytes`.
+    /// [`EngineError::Transfer`] if `path` does not exist or the stream would be longer than `max_bytes`.
     pub async fn read_tar(&self, path: &str, max_bytes: u64, mut to: impl AsyncWrite + Unpin + Send) -> Result<u64> {
         let mut job = self.transfer(&Request::Pack { path: path.to_owned(), max_bytes })?;
         let mut written = 0;
@@ -77,9 +77,10 @@ fn finished(outcome: &Outcome) -> Result<()> {
     match &outcome.end {
         End::Exited(0) => Ok(()),
         End::TransferFailed(why) => Err(EngineError::Transfer(why.clone())),
-        End::NotStarted(why) => Err(EngineError::Transfer(why.to_string())),
+        End::NotStarted(why) => Err(EngineError::Transfer(TransferFault::Refused(why.to_string()))),
         End::Exited(_) | End::Signalled(_) => {
-            Err(EngineError::Transfer("the transfer was killed in the sandbox".into()))
+            let why = "the transfer was killed in the sandbox".to_owned();
+            Err(EngineError::Transfer(TransferFault::Refused(why)))
         }
     }
 }

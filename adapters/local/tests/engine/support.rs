@@ -2,49 +2,49 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandbox_bench_local::engine::{Base, Command, Engine, EngineOptions, EngineSandbox, Outcome, SandboxConfig};
 use tempfile::TempDir;
 
 /// An engine on a state directory of its own, which must be empty of sandboxes when the test is over.
-pub struct Bench {
-    pub engine: Engine,
-    pub dir: TempDir,
+pub(crate) struct Bench {
+    pub(crate) engine: Engine,
+    pub(crate) dir: TempDir,
 }
 
 /// Somewhere that is not an overlay file system, also when the tests run in a container.
-pub fn scratch() -> TempDir {
+pub(crate) fn scratch() -> TempDir {
     let base = std::env::var_os("TEST_STATE_DIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
     tempfile::Builder::new().prefix("sandbox-bench-test-").tempdir_in(base).unwrap()
 }
 
-pub fn helper() -> PathBuf {
+pub(crate) fn helper() -> PathBuf {
     env!("CARGO_BIN_EXE_sandbox-bench-local-helper").into()
 }
 
-pub async fn open(dir: &Path) -> Engine {
+pub(crate) async fn open(dir: &Path) -> Engine {
     Engine::open(dir, EngineOptions { helper: Some(helper()) }).await.unwrap()
 }
 
-pub async fn bench() -> Bench {
+pub(crate) async fn bench() -> Bench {
     let dir = scratch();
     Bench { engine: open(dir.path()).await, dir }
 }
 
-pub fn config() -> SandboxConfig {
+pub(crate) fn config() -> SandboxConfig {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let id = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     SandboxConfig::new(id, Base::Host)
 }
 
 impl Bench {
-    pub async fn sandbox(&self) -> EngineSandbox {
+    pub(crate) async fn sandbox(&self) -> EngineSandbox {
         self.engine.create(config()).await.unwrap()
     }
 
     /// Destroys everything and checks that nothing is left.
-    pub async fn close(self) {
+    pub(crate) async fn close(self) {
         for listed in self.engine.list().unwrap() {
             self.engine.destroy(&listed.id).await.unwrap();
         }
@@ -59,7 +59,7 @@ impl Bench {
 }
 
 /// Outcome, standard output and standard error of a command.
-pub async fn run(sandbox: &EngineSandbox, command: Command) -> (Outcome, String, String) {
+pub(crate) async fn run(sandbox: &EngineSandbox, command: Command) -> (Outcome, String, String) {
     let running = sandbox.exec(command).unwrap();
     let limit = Duration::from_secs(60);
     let (outcome, stdout, stderr) = tokio::time::timeout(limit, running.output()).await.unwrap().unwrap();
@@ -67,8 +67,17 @@ pub async fn run(sandbox: &EngineSandbox, command: Command) -> (Outcome, String,
 }
 
 /// Standard output of a script that must succeed.
-pub async fn sh(sandbox: &EngineSandbox, script: &str) -> String {
+pub(crate) async fn sh(sandbox: &EngineSandbox, script: &str) -> String {
     let (outcome, stdout, stderr) = run(sandbox, Command::shell(script)).await;
     assert_eq!(outcome.end, sandbox_bench_local::engine::End::Exited(0), "{script}\n{stdout}\n{stderr}");
     stdout
+}
+
+/// Waits for something that must come true, with a bound for a machine in trouble.
+pub(crate) async fn wait_until(mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never came true");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

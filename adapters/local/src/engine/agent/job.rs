@@ -59,6 +59,7 @@ pub(super) struct Job {
     stderr: Capture,
     credit: usize,
     phase: Phase,
+    timeout: Option<Duration>,
     deadline: Option<Instant>,
     keep_background: bool,
     /// The supervisor itself does the work; there is no command below it.
@@ -98,6 +99,7 @@ impl Job {
             stderr: Capture::new(handle.stderr, Kind::Stderr, Kind::StderrGap, cap),
             credit: WINDOW,
             phase: Phase::Running,
+            timeout,
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             keep_background,
             transfer: !matches!(request, Request::Command(_)),
@@ -186,7 +188,11 @@ impl Job {
         self.decoder.feed(buffer.get(..read).unwrap_or_default());
         while let Some(frame) = self.decoder.next_frame()? {
             match frame.kind {
-                Kind::Started => self.main = Pid::from_raw(frame.number()? as i32),
+                Kind::Started => {
+                    self.main = Pid::from_raw(frame.number()? as i32);
+                    // The limit counts from the start of the command, which a busy machine may have delayed.
+                    self.deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+                }
                 Kind::Done => {
                     let outcome = frame.parse()?;
                     self.outcome.get_or_insert(outcome);

@@ -7,6 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::engine::job::StreamTotals;
 use crate::engine::wire::{CHUNK, Frame, Kind};
 
+/// Longest tail that is kept, whatever the cap: memory of the agent is memory of the sandbox.
+const MAX_TAIL: usize = 1 << 20;
+
 /// Reads one pipe of a job and turns it into frames.
 pub(super) struct Capture {
     pipe: Option<OwnedFd>,
@@ -23,7 +26,7 @@ pub(super) struct Capture {
 impl Capture {
     /// A stream of which `cap` bytes are kept, or all.
     pub(super) fn new(pipe: OwnedFd, data: Kind, gap: Kind, cap: Option<usize>) -> Capture {
-        let tail_cap = cap.map_or(0, |cap| cap / 2);
+        let tail_cap = cap.map_or(0, |cap| (cap / 2).min(MAX_TAIL));
         Capture {
             pipe: Some(pipe),
             data,

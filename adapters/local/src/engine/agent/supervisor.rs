@@ -107,7 +107,7 @@ fn supervise(request: &Request, defaults: &CommandDefaults, ends: Ends<'_>, null
 fn transfer(result: io::Result<()>) -> End {
     match result {
         Ok(()) => End::Exited(0),
-        Err(error) => End::TransferFailed(error.to_string()),
+        Err(error) => End::TransferFailed(error.into()),
     }
 }
 

@@ -42,7 +42,7 @@ fn work() -> Result<i32, Failure> {
     }
     enter_user_namespace(protocol)?;
     match task {
-        Task::Sandbox(boot) => container::run(boot),
+        Task::Sandbox(boot) => container::run(*boot),
         Task::Probe { scratch } => probe::run(&scratch).and_then(|()| done(protocol)),
         Task::Remove { path } => maintenance::remove(&path).and_then(|()| done(protocol)),
         Task::Unpack(unpack) => maintenance::unpack(&unpack).and_then(|()| done(protocol)),

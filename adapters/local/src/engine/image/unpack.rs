@@ -63,7 +63,6 @@ fn apply(layer: &Blob, mut file: File, mapped_ids: u32, limits: &mut Limits) -> 
         limits.take(entry.size())?;
         place(&mut entry, mapped_ids, &mut seen)?;
     }
-    drop(archive);
     // A digest covers the padding after the end marker as well.
     io::copy(&mut content, &mut io::sink())?;
     let content_digest = content.digest();
@@ -115,9 +114,10 @@ fn place<R: Read>(entry: &mut tar::Entry<'_, R>, mapped_ids: u32, seen: &mut Has
 
 /// Gives the file to its owner, as far as the owner has an id here.
 fn give(path: &Path, header: &tar::Header, mapped_ids: u32) -> io::Result<()> {
-    let mapped = |id: u64| u32::try_from(id).ok().filter(|id| *id < mapped_ids);
-    let uid = mapped(header.uid()?).unwrap_or(0);
-    let gid = mapped(header.gid()?).unwrap_or(0);
+    // Some archivers leave the fields blank, which means root.
+    let mapped = |id: io::Result<u64>| id.ok().and_then(|id| u32::try_from(id).ok()).filter(|id| *id < mapped_ids);
+    let uid = mapped(header.uid()).unwrap_or(0);
+    let gid = mapped(header.gid()).unwrap_or(0);
     if (uid, gid) == (0, 0) {
         return Ok(());
     }

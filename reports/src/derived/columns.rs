@@ -1,0 +1,187 @@
+//! The columns of `trials.parquet`: the fields of an attempt that people ask for, flat. A missing value is null.
+//! Durations are microseconds, names and words are those of the JSON evidence.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray, UInt64Array,
+};
+use arrow_schema::{DataType, Field, TimeUnit};
+use sandbox_bench_core::Phase;
+use sandbox_bench_core::evidence::{Attempt, Cleanup, EnvironmentRecord, Failure};
+use sandbox_bench_core::{ConditionProof, Observation, SandboxRef, TestCounts, Verdict};
+use serde::Serialize;
+
+/// One column: its name, and how its value is read from an attempt.
+pub(super) struct Column {
+    name: String,
+    value: Value,
+}
+
+type Get<T> = Box<dyn Fn(&Attempt) -> Option<T>>;
+
+/// The type of a column.
+enum Value {
+    Text(Get<String>),
+    Count(Get<u64>),
+    Integer(Get<i64>),
+    Number(Get<f64>),
+    Flag(Get<bool>),
+    /// Microseconds since the epoch, UTC.
+    Instant(Get<i64>),
+}
+
+impl Column {
+    /// The column in the schema.
+    pub(super) fn field(&self) -> Field {
+        let kind = match self.value {
+            Value::Text(_) => DataType::Utf8,
+            Value::Count(_) => DataType::UInt64,
+            Value::Integer(_) => DataType::Int64,
+            Value::Number(_) => DataType::Float64,
+            Value::Flag(_) => DataType::Boolean,
+            Value::Instant(_) => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        };
+        Field::new(&self.name, kind, true)
+    }
+
+    /// The column's values for these rows.
+    pub(super) fn array(&self, rows: &[Attempt]) -> ArrayRef {
+        match &self.value {
+            Value::Text(get) => Arc::new(rows.iter().map(get).collect::<StringArray>()),
+            Value::Count(get) => Arc::new(rows.iter().map(get).collect::<UInt64Array>()),
+            Value::Integer(get) => Arc::new(rows.iter().map(get).collect::<Int64Array>()),
+            Value::Number(get) => Arc::new(rows.iter().map(get).collect::<Float64Array>()),
+            Value::Flag(get) => Arc::new(rows.iter().map(get).collect::<BooleanArray>()),
+            Value::Instant(get) => {
+                Arc::new(rows.iter().map(get).collect::<TimestampMicrosecondArray>().with_timezone("UTC"))
+            }
+        }
+    }
+}
+
+/// All columns, in their order.
+pub(super) fn all() -> Vec<Column> {
+    let mut columns = vec![
+        text("run", |a| Some(a.run.clone())),
+        text("backend", |a| Some(a.trial.backend.clone())),
+        text("condition", |a| word(&a.trial.condition)),
+        text("dataset", |a| Some(a.trial.dataset.clone())),
+        text("task", |a| Some(a.trial.task.clone())),
+        count("replicate", |a| Some(a.trial.replicate.into())),
+        count("attempt", |a| Some(a.attempt.into())),
+        flag("last", |a| Some(a.last)),
+        text("tag", |a| Some(a.tag.to_string())),
+        text("adapter_version", |a| Some(a.adapter_version.clone())),
+        text("task_digest", |a| Some(a.task_digest.to_string())),
+        column("started_at", Value::Instant(Box::new(|a| Some(a.started_at.as_microsecond())))),
+        text("sandbox_id", |a| sandbox(a).map(|s| s.id.clone())),
+        flag("accepted", |a| Some(a.accepted())),
+        text("decision", |a| verdict(a).and_then(|v| word(&v.decision))),
+        text("decided_by", |a| verdict(a).map(|v| v.decided_by.clone())),
+        count("tests_passed", |a| tests(a).map(|t| t.passed)),
+        count("tests_failed", |a| tests(a).map(|t| t.failed)),
+        count("tests_skipped", |a| tests(a).map(|t| t.skipped)),
+        text("failure_class", |a| failure(a).and_then(|f| word(&f.class))),
+        text("failure_phase", |a| failure(a).and_then(|f| word(&f.phase))),
+        text("failure_message", |a| failure(a).map(|f| f.message.clone())),
+        text("error_kind", |a| failure(a).and_then(|f| f.error_kind.clone())),
+        text("cleanup", |a| word(&a.cleanup)),
+        text("cleanup_why", |a| match &a.cleanup {
+            Cleanup::Unconfirmed { why } => Some(why.clone()),
+            _ => None,
+        }),
+        text("proof", |a| a.proof.as_ref().and_then(word)),
+        text("proof_why", |a| a.proof.as_ref().map(why)),
+        text("environment_way", |a| environment(a).and_then(|e| word(&e.way))),
+        text("environment_fingerprint", |a| environment(a).map(|e| e.fingerprint.to_string())),
+        text("environment_asked", |a| environment(a).map(|e| e.asked.clone())),
+        text("environment_resolved", |a| environment(a).map(|e| e.resolved.clone())),
+        text("environment_cache", |a| environment(a).and_then(|e| e.cache.as_ref()).and_then(word)),
+        count("total_us", |a| Some(a.total_us)),
+    ];
+    columns.extend(Phase::ALL.map(|phase| count(&format!("{phase}_us"), move |a| a.phase_us(phase))));
+    columns.extend([
+        count("resolution_us", |a| a.resolution_us),
+        text("solver_completion", |a| a.solver.as_ref().and_then(word)),
+        integer("solver_exit_code", |a| a.solver.as_ref()?.exit_code().map(i64::from)),
+        text("verifier_completion", |a| a.verifier.as_ref().and_then(word)),
+        integer("verifier_exit_code", |a| a.verifier.as_ref()?.exit_code().map(i64::from)),
+        count("api_calls", |a| Some(a.meter.api_calls)),
+        count("bytes_up", |a| Some(a.meter.bytes_up)),
+        count("bytes_down", |a| Some(a.meter.bytes_down)),
+        count("retried_operations", |a| Some(a.meter.retries)),
+        number("requested_cpus", |a| a.requested.cpus),
+        count("requested_memory_mb", |a| a.requested.memory_mb),
+        text("network", |a| word(&a.network)),
+        number("granted_cpus", |a| observation(a).and_then(|o| o.granted.cpus)),
+        count("granted_memory_mb", |a| observation(a).and_then(|o| o.granted.memory_mb)),
+        count("cpu_us", |a| observation(a).and_then(|o| o.cpu_us)),
+        count("peak_memory_bytes", |a| observation(a).and_then(|o| o.peak_memory_bytes)),
+        count("warnings", |a| Some(a.warnings.len() as u64)),
+    ]);
+    columns
+}
+
+fn column(name: &str, value: Value) -> Column {
+    Column { name: name.to_owned(), value }
+}
+
+fn text(name: &str, get: impl Fn(&Attempt) -> Option<String> + 'static) -> Column {
+    column(name, Value::Text(Box::new(get)))
+}
+
+fn count(name: &str, get: impl Fn(&Attempt) -> Option<u64> + 'static) -> Column {
+    column(name, Value::Count(Box::new(get)))
+}
+
+fn integer(name: &str, get: impl Fn(&Attempt) -> Option<i64> + 'static) -> Column {
+    column(name, Value::Integer(Box::new(get)))
+}
+
+fn number(name: &str, get: impl Fn(&Attempt) -> Option<f64> + 'static) -> Column {
+    column(name, Value::Number(Box::new(get)))
+}
+
+fn flag(name: &str, get: impl Fn(&Attempt) -> Option<bool> + 'static) -> Column {
+    column(name, Value::Flag(Box::new(get)))
+}
+
+fn sandbox(attempt: &Attempt) -> Option<&SandboxRef> {
+    attempt.sandbox.as_ref()
+}
+
+fn verdict(attempt: &Attempt) -> Option<&Verdict> {
+    attempt.verdict.as_ref()
+}
+
+fn tests(attempt: &Attempt) -> Option<&TestCounts> {
+    verdict(attempt)?.tests.as_ref()
+}
+
+fn failure(attempt: &Attempt) -> Option<&Failure> {
+    attempt.failure.as_ref()
+}
+
+fn environment(attempt: &Attempt) -> Option<&EnvironmentRecord> {
+    attempt.environment.as_ref()
+}
+
+fn observation(attempt: &Attempt) -> Option<&Observation> {
+    attempt.observation.as_ref()
+}
+
+fn why(proof: &ConditionProof) -> String {
+    match proof {
+        ConditionProof::Proven { why } | ConditionProof::Unproven { why } | ConditionProof::Violated { why } => {
+            why.clone()
+        }
+    }
+}
+
+/// The word that stands for a value in the JSON evidence: itself, or the tag that tells its variants apart.
+fn word(value: &impl Serialize) -> Option<String> {
+    let json = serde_json::to_value(value).ok()?;
+    let word = json.as_str().or_else(|| ["state", "kind", "mode"].iter().find_map(|tag| json.get(tag)?.as_str()))?;
+    Some(word.to_owned())
+}

@@ -1,0 +1,75 @@
+//! The files of a run directory that follow from its manifest and journal: `trials.jsonl`, `trials.parquet`,
+//! `cleanup.json`, `summary.json`.
+//!
+//! They can be deleted and rebuilt at any time; equal evidence gives equal bytes. Each is complete or not there. One
+//! pass over the journal, in memory bounded by a few numbers per attempt.
+
+mod columns;
+mod parquet;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::Write;
+use std::path::Path;
+
+use sandbox_bench_core::evidence::{Event, SCHEMA_VERSION};
+
+use crate::cleanup::{CleanupReport, Ledger};
+use crate::evidence::{Entry, EvidenceError, Run};
+use crate::files::{Replacement, replace_json};
+use crate::summary::{Summary, SummaryBuilder};
+
+use self::parquet::TrialsParquet;
+
+/// One attempt per line, in the order in which they ended.
+pub const TRIALS: &str = "trials.jsonl";
+/// The same attempts as columns.
+pub const TRIALS_PARQUET: &str = "trials.parquet";
+/// Everything that the run created, and what is known of its end.
+pub const CLEANUP: &str = "cleanup.json";
+/// The run in figures.
+pub const SUMMARY: &str = "summary.json";
+
+/// Rebuilds all derived files of the run in `run_dir`; returns the summary.
+///
+/// # Errors
+/// What is wrong with the evidence, and what writing fails with. The files then are as they were.
+pub fn write_derived(run_dir: &Path) -> Result<Summary, EvidenceError> {
+    let run = Run::open(run_dir)?;
+    let in_file = |name: &str| {
+        let path = run_dir.join(name);
+        move |error| EvidenceError::io(&path, error)
+    };
+    let mut ledger = Ledger::default();
+    let mut summary = SummaryBuilder::new(run.manifest.clone());
+    let mut trials = Replacement::new(&run_dir.join(TRIALS)).map_err(in_file(TRIALS))?;
+    let mut columns = TrialsParquet::new(&run_dir.join(TRIALS_PARQUET)).map_err(in_file(TRIALS_PARQUET))?;
+    for entry in run.journal()? {
+        let event = match entry? {
+            Entry::Known(line) => line.event,
+            Entry::Unknown { event, .. } => {
+                summary.unknown(&event);
+                continue;
+            }
+        };
+        ledger.record(&event);
+        summary.record(&event);
+        if let Event::AttemptFinished { attempt } = event {
+            serde_json::to_writer(&mut trials, &attempt).map_err(Into::into).map_err(in_file(TRIALS))?;
+            trials.write_all(b"\n").map_err(in_file(TRIALS))?;
+            columns.push(*attempt).map_err(in_file(TRIALS_PARQUET))?;
+        }
+    }
+    let cleanup = CleanupReport {
+        schema_version: SCHEMA_VERSION.to_owned(),
+        run: run.manifest.run.clone(),
+        entries: ledger.into_entries(),
+    };
+    let summary = summary.finish(&cleanup.entries);
+    trials.commit().map_err(in_file(TRIALS))?;
+    columns.commit().map_err(in_file(TRIALS_PARQUET))?;
+    replace_json(&run_dir.join(CLEANUP), &cleanup).map_err(in_file(CLEANUP))?;
+    replace_json(&run_dir.join(SUMMARY), &summary).map_err(in_file(SUMMARY))?;
+    Ok(summary)
+}

@@ -1,0 +1,62 @@
+//! `trials.parquet`: attempts as columns, for query engines.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use sandbox_bench_core::evidence::Attempt;
+
+use super::columns::{self, Column};
+use crate::files::Replacement;
+
+/// Attempts held in memory until they are written as columns.
+const BATCH: usize = 256;
+
+/// Most rows of a row group: readers take or skip it as a whole, the writer holds it in memory, encoded.
+const ROW_GROUP: usize = 16 * 1024;
+
+/// Writes `trials.parquet`, one attempt per row.
+pub(super) struct TrialsParquet {
+    columns: Vec<Column>,
+    schema: SchemaRef,
+    rows: Vec<Attempt>,
+    writer: ArrowWriter<Replacement>,
+}
+
+impl TrialsParquet {
+    /// Begins a new content for `path`.
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        let columns = columns::all();
+        let schema: SchemaRef = Arc::new(Schema::new(columns.iter().map(Column::field).collect::<Vec<_>>()));
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_max_row_group_row_count(Some(ROW_GROUP))
+            .build();
+        let writer = ArrowWriter::try_new(Replacement::new(path)?, Arc::clone(&schema), Some(properties))?;
+        Ok(Self { columns, schema, rows: Vec::with_capacity(BATCH), writer })
+    }
+
+    /// Adds a row.
+    pub(super) fn push(&mut self, attempt: Attempt) -> io::Result<()> {
+        self.rows.push(attempt);
+        if self.rows.len() < BATCH { Ok(()) } else { self.write_rows() }
+    }
+
+    /// Puts the file in place.
+    pub(super) fn commit(mut self) -> io::Result<()> {
+        self.write_rows()?;
+        self.writer.into_inner()?.commit()
+    }
+
+    fn write_rows(&mut self) -> io::Result<()> {
+        let arrays = self.columns.iter().map(|column| column.array(&self.rows)).collect();
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(io::Error::other)?;
+        self.rows.clear();
+        Ok(self.writer.write(&batch)?)
+    }
+}

@@ -1,0 +1,134 @@
+//! The lines beneath the table. Each is there only if the data say so.
+
+use sandbox_bench_core::Phase;
+
+use super::{duration, times};
+use crate::percentile::Durations;
+use crate::summary::{Cell, Summary};
+
+/// Below this number of values, p95 lies between the two greatest ones.
+const FEW: u64 = 20;
+
+/// A first create is pointed out if it is this many times the median, and by this many microseconds more.
+const SLOW_FACTOR: u64 = 3;
+const SLOW_MARGIN_US: u64 = 100_000;
+
+pub(super) fn notes(summary: &Summary) -> Vec<String> {
+    let mut notes: Vec<String> = reading(&summary.cells).into_iter().collect();
+    notes.extend(summary.cells.iter().flat_map(cell_notes));
+    notes.extend(run_notes(summary));
+    notes
+}
+
+/// How to read the times, with the n of each.
+fn reading(cells: &[Cell]) -> Option<String> {
+    let shown: Vec<(&Cell, [u64; 3])> =
+        cells.iter().map(|cell| (cell, sizes(cell))).filter(|(_, n)| *n != [0; 3]).collect();
+    let least = shown.iter().flat_map(|(_, n)| n).copied().filter(|n| *n > 0).min()?;
+    let alike = shown.iter().all(|(_, n)| *n == [least; 3]);
+    let n = if alike {
+        format!("n = {least}")
+    } else {
+        let each =
+            shown.iter().map(|(cell, [create, ready, total])| format!("{} {create}/{ready}/{total}", name(cell)));
+        format!("n (create/ready/total): {}", each.collect::<Vec<_>>().join(", "))
+    };
+    let caution = if least < FEW { "; p95 of n < 20 is close to the greatest value" } else { "" };
+    Some(format!("times: p50 / p95 (R-7); create and ready of all attempts, total of accepted ones; {n}{caution}"))
+}
+
+/// The n of the three times that the table shows.
+fn sizes(cell: &Cell) -> [u64; 3] {
+    [cell.completed(Phase::Create), cell.completed(Phase::Ready), cell.total.accepted]
+        .map(|times| times.map_or(0, |t| t.n))
+}
+
+fn cell_notes(cell: &Cell) -> Vec<String> {
+    let apart = |times: Option<Durations>, what: &str| {
+        times.map(|t| format!("{}, not in total: {} {what}, p50 / p95 {}", name(cell), attempts(t.n), times_of(t)))
+    };
+    [
+        apart(cell.total.rejected, "rejected"),
+        apart(cell.total.failed, "without a verdict"),
+        repeated(cell),
+        environments(cell),
+        slow_start(cell),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn repeated(cell: &Cell) -> Option<String> {
+    let retries = cell.trials.retries;
+    (retries > 0).then(|| format!("{}: {} beyond the first of a trial", name(cell), attempts(retries)))
+}
+
+/// Pulls and builds are no part of `create`; a reader should know that they happened.
+fn environments(cell: &Cell) -> Option<String> {
+    let misses = cell.environment.misses;
+    let took = cell
+        .completed(Phase::Environment)
+        .map(|t| format!(" (environment phase: p50 / p95 {}, n = {})", times_of(t), t.n));
+    (misses > 0).then(|| {
+        let noun = if misses == 1 { "environment was" } else { "environments were" };
+        format!(
+            "{}: {misses} {noun} pulled, built or unpacked first; not in create{}",
+            name(cell),
+            took.unwrap_or_default()
+        )
+    })
+}
+
+/// As with any benchmark: a first run may have paid for caches that the later ones found filled.
+fn slow_start(cell: &Cell) -> Option<String> {
+    let (first, create) = (cell.first_create_us?, cell.completed(Phase::Create)?);
+    let slow =
+        create.n > 2 && first >= create.p50_us.saturating_mul(SLOW_FACTOR) && first - create.p50_us >= SLOW_MARGIN_US;
+    slow.then(|| {
+        let (cell, first, median) = (name(cell), duration(first), duration(create.p50_us));
+        format!("{cell}: the first create took {first}, the median is {median}: it may have filled caches")
+    })
+}
+
+fn run_notes(summary: &Summary) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !summary.finished {
+        notes.push("the run did not finish: it was killed, or is still running".to_owned());
+    } else if summary.interrupted {
+        notes.push("the run was interrupted".to_owned());
+    }
+    let planned = summary.totals.planned.unwrap_or(0);
+    let missing = planned.saturating_sub(summary.totals.attempted);
+    if missing > 0 {
+        notes.push(format!("{missing} of {planned} planned trials were not run"));
+    }
+    if summary.cleanup.unconfirmed > 0 {
+        notes.push(format!("cleanup: {} not confirmed gone", objects(summary.cleanup.unconfirmed, "object")));
+    }
+    if summary.cleanup.retained > 0 {
+        notes.push(format!("cleanup: {} kept for later runs", objects(summary.cleanup.retained, "warm artifact")));
+    }
+    let unknown: u64 = summary.unknown_events.values().sum();
+    if unknown > 0 {
+        let names: Vec<&str> = summary.unknown_events.keys().map(String::as_str).collect();
+        notes.push(format!("{unknown} journal lines of a newer version were not understood: {}", names.join(", ")));
+    }
+    notes
+}
+
+fn name(cell: &Cell) -> String {
+    format!("{} {}", cell.backend, cell.condition)
+}
+
+fn times_of(durations: Durations) -> String {
+    times(Some(durations))
+}
+
+fn attempts(n: u64) -> String {
+    objects(n, "attempt")
+}
+
+fn objects(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}

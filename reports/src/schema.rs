@@ -1,0 +1,24 @@
+//! The JSON Schemas of all evidence files, generated from the types that write and read them.
+
+use sandbox_bench_core::evidence::{Attempt, JournalLine, Manifest};
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+
+use crate::cleanup::CleanupReport;
+use crate::summary::Summary;
+
+/// Every schema with the name of the evidence it describes, such as `manifest`. Draft 2020-12.
+#[must_use]
+pub fn all() -> Vec<(&'static str, Schema)> {
+    vec![
+        ("manifest", schema::<Manifest>()),
+        ("journal-line", schema::<JournalLine>()),
+        ("attempt", schema::<Attempt>()),
+        ("cleanup", schema::<CleanupReport>()),
+        ("summary", schema::<Summary>()),
+    ]
+}
+
+/// As written, not as read: what a writer of ours may leave out is optional, everything else is there.
+fn schema<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
+}

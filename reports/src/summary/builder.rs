@@ -1,0 +1,282 @@
+//! One pass over a journal's events. Kept per attempt: one number for each phase that it reached. Kept per trial: how it
+//! ended.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use jiff::Timestamp;
+use sandbox_bench_core::evidence::{Attempt, CleanupEntry, CleanupState, Event, Manifest, SCHEMA_VERSION};
+use sandbox_bench_core::{CacheUse, Condition, ConditionProof, Decision, FailureClass, Phase};
+
+use super::{CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, Summary, TotalTimes, Trials};
+use crate::percentile::Durations;
+
+/// Condenses the events of a run, given in the order of its journal.
+#[derive(Debug)]
+pub struct SummaryBuilder {
+    cells: Vec<CellBuilder>,
+    planned: Option<u64>,
+    /// How each trial ended, by the hash of its key: 64 bits keep apart more trials than any run has.
+    trials: HashMap<u64, Trial>,
+    /// The cell of each attempt's tag, by its hash.
+    tags: HashMap<u64, usize>,
+    finished: bool,
+    interrupted: bool,
+    unknown_events: BTreeMap<String, u64>,
+    manifest: Manifest,
+}
+
+/// The state of a trial after its last recorded attempt.
+#[derive(Debug)]
+struct Trial {
+    cell: usize,
+    attempts: u64,
+    end: End,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Accepted,
+    Rejected,
+    Failed(FailureClass),
+}
+
+impl End {
+    fn of(attempt: &Attempt) -> Self {
+        match &attempt.failure {
+            _ if attempt.accepted() => Self::Accepted,
+            Some(failure) if failure.class == FailureClass::Rejected => Self::Rejected,
+            Some(failure) => Self::Failed(failure.class),
+            None if attempt.verdict.as_ref().is_some_and(|v| v.decision == Decision::Rejected) => Self::Rejected,
+            None => Self::Failed(FailureClass::Verifier),
+        }
+    }
+}
+
+impl SummaryBuilder {
+    /// Begins the summary of the run with this manifest.
+    #[must_use]
+    pub fn new(manifest: Manifest) -> Self {
+        let cells: Vec<CellBuilder> = manifest
+            .backends
+            .iter()
+            .flat_map(|backend| manifest.plan.conditions.iter().map(move |condition| (backend, condition)))
+            .map(|(backend, condition)| CellBuilder::new(&backend.name, *condition))
+            .collect();
+        // A plan is a full matrix; if it is not, nothing is claimed about its parts.
+        let tasks = manifest.datasets.iter().fold(0u64, |tasks, dataset| tasks.saturating_add(dataset.tasks));
+        let per_cell = tasks.saturating_mul(manifest.plan.replicates.into());
+        let planned = (per_cell.saturating_mul(cells.len() as u64) == manifest.trials).then_some(per_cell);
+        Self {
+            cells,
+            planned,
+            trials: HashMap::new(),
+            tags: HashMap::new(),
+            finished: false,
+            interrupted: false,
+            unknown_events: BTreeMap::new(),
+            manifest,
+        }
+    }
+
+    /// Takes in one event.
+    pub fn record(&mut self, event: &Event) {
+        match event {
+            // A run that goes on after its end (`resume`) has to end again.
+            Event::RunStarted { .. } => (self.finished, self.interrupted) = (false, false),
+            Event::RunFinished { interrupted } => (self.finished, self.interrupted) = (true, *interrupted),
+            Event::AttemptFinished { attempt } => self.attempt(attempt),
+            _ => {}
+        }
+    }
+
+    /// Takes note of a line that this program does not understand.
+    pub fn unknown(&mut self, event: &str) {
+        *self.unknown_events.entry(event.to_owned()).or_default() += 1;
+    }
+
+    fn attempt(&mut self, attempt: &Attempt) {
+        let (backend, condition) = (&attempt.trial.backend, attempt.trial.condition);
+        let found = self.cells.iter().position(|cell| cell.backend == *backend && cell.condition == condition);
+        let index = found.unwrap_or_else(|| {
+            self.cells.push(CellBuilder::new(backend, condition));
+            self.cells.len() - 1
+        });
+        let end = End::of(attempt);
+        let trial = self.trials.entry(hash(&attempt.trial)).or_insert(Trial { cell: index, attempts: 0, end });
+        trial.attempts += 1;
+        trial.end = end;
+        self.tags.insert(hash(&attempt.tag), index);
+        if let Some(cell) = self.cells.get_mut(index) {
+            cell.attempt(attempt, end);
+        }
+    }
+
+    /// The summary, given what is known of everything that was created.
+    #[must_use]
+    pub fn finish(mut self, ledger: &[CleanupEntry]) -> Summary {
+        let mut totals = Trials::default();
+        for trial in self.trials.values() {
+            if let Some(cell) = self.cells.get_mut(trial.cell) {
+                count(&mut cell.trials, trial);
+            }
+            count(&mut totals, trial);
+        }
+        let mut cleanup = CleanupCounts::default();
+        for entry in ledger {
+            count_cleanup(&mut cleanup, entry.state);
+            let cell = self.tags.get(&hash(&entry.tag)).and_then(|&cell| self.cells.get_mut(cell));
+            if let Some(cell) = cell {
+                count_cleanup(&mut cell.cleanup, entry.state);
+            }
+        }
+        let planned = self.planned;
+        totals.planned = Some(self.manifest.trials);
+        let outcome = match () {
+            () if cleanup.unconfirmed > 0 => Outcome::Cleanup,
+            () if self.interrupted || !self.finished => Outcome::Interrupted,
+            () if totals.failed > 0 || totals.runnable() == 0 => Outcome::Infrastructure,
+            () if totals.rejected > 0 => Outcome::Rejected,
+            () => Outcome::Accepted,
+        };
+        Summary {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            run: self.manifest.run,
+            started_at: self.manifest.started_at,
+            solver: self.manifest.solver,
+            outcome,
+            interrupted: self.interrupted,
+            finished: self.finished,
+            totals,
+            cleanup,
+            cells: self.cells.into_iter().map(|cell| cell.finish(planned)).collect(),
+            unknown_events: self.unknown_events,
+        }
+    }
+}
+
+fn count(trials: &mut Trials, trial: &Trial) {
+    trials.attempted += 1;
+    trials.retries += trial.attempts - 1;
+    match trial.end {
+        End::Accepted => trials.accepted += 1,
+        End::Rejected => trials.rejected += 1,
+        End::Failed(FailureClass::Unavailable) => trials.unavailable += 1,
+        End::Failed(class) => {
+            trials.failed += 1;
+            *trials.failures.entry(class.name().to_owned()).or_default() += 1;
+        }
+    }
+}
+
+fn count_cleanup(counts: &mut CleanupCounts, state: CleanupState) {
+    match state {
+        CleanupState::Never => {}
+        CleanupState::Confirmed => counts.confirmed += 1,
+        CleanupState::Retained => counts.retained += 1,
+        CleanupState::Unconfirmed => counts.unconfirmed += 1,
+    }
+}
+
+/// A hash that is the same in every process.
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The figures of one cell in the making.
+#[derive(Debug)]
+struct CellBuilder {
+    backend: String,
+    condition: Condition,
+    trials: Trials,
+    environment: CacheCounts,
+    /// Values of each phase of [`Phase::ALL`]: completed, failed.
+    phases: [(Vec<u64>, Vec<u64>); Phase::ALL.len()],
+    accepted: Vec<u64>,
+    rejected: Vec<u64>,
+    failed: Vec<u64>,
+    first_create: Option<(Timestamp, u64)>,
+    proof: ProofCounts,
+    cleanup: CleanupCounts,
+}
+
+impl CellBuilder {
+    fn new(backend: &str, condition: Condition) -> Self {
+        Self {
+            backend: backend.to_owned(),
+            condition,
+            trials: Trials::default(),
+            environment: CacheCounts::default(),
+            phases: Default::default(),
+            accepted: Vec::new(),
+            rejected: Vec::new(),
+            failed: Vec::new(),
+            first_create: None,
+            proof: ProofCounts::default(),
+            cleanup: CleanupCounts::default(),
+        }
+    }
+
+    fn attempt(&mut self, attempt: &Attempt, end: End) {
+        for (phase, (completed, failed)) in Phase::ALL.iter().zip(&mut self.phases) {
+            if let Some(duration) = attempt.phase_us(*phase) {
+                let ok = attempt.phases.iter().filter(|span| span.phase == *phase).all(|span| span.ok);
+                if ok { completed.push(duration) } else { failed.push(duration) }
+            }
+        }
+        match end {
+            End::Accepted => self.accepted.push(attempt.total_us),
+            End::Rejected => self.rejected.push(attempt.total_us),
+            // Nothing was tried, so nothing took time.
+            End::Failed(FailureClass::Unavailable) => {}
+            End::Failed(_) => self.failed.push(attempt.total_us),
+        }
+        if let Some(create) = attempt.phase_us(Phase::Create)
+            && self.first_create.is_none_or(|(at, _)| attempt.started_at < at)
+        {
+            self.first_create = Some((attempt.started_at, create));
+        }
+        match attempt.environment.as_ref().and_then(|environment| environment.cache) {
+            Some(CacheUse::Hit) => self.environment.hits += 1,
+            Some(CacheUse::Miss) => self.environment.misses += 1,
+            None => {}
+        }
+        match attempt.proof {
+            Some(ConditionProof::Proven { .. }) => self.proof.proven += 1,
+            Some(ConditionProof::Unproven { .. }) => self.proof.unproven += 1,
+            Some(ConditionProof::Violated { .. }) => self.proof.violated += 1,
+            None => {}
+        }
+    }
+
+    fn finish(self, planned: Option<u64>) -> Cell {
+        let phases = Phase::ALL
+            .into_iter()
+            .zip(self.phases)
+            .map(|(phase, (completed, failed))| PhaseTimes {
+                phase,
+                completed: Durations::of(completed),
+                failed: Durations::of(failed),
+            })
+            .filter(|times| times.completed.is_some() || times.failed.is_some())
+            .collect();
+        Cell {
+            backend: self.backend,
+            condition: self.condition,
+            trials: Trials { planned, ..self.trials },
+            environment: self.environment,
+            phases,
+            total: TotalTimes {
+                accepted: Durations::of(self.accepted),
+                rejected: Durations::of(self.rejected),
+                failed: Durations::of(self.failed),
+            },
+            first_create_us: self.first_create.map(|(_, create)| create),
+            proof: self.proof,
+            cleanup: self.cleanup,
+        }
+    }
+}

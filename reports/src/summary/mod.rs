@@ -1,0 +1,187 @@
+//! `summary.json`: a run in figures.
+//!
+//! How things are counted:
+//!
+//! * A **trial** counts once, by its last recorded attempt. Counts of trials are `attempted`, `accepted`, `rejected`,
+//!   `failed`, `unavailable`. Infrastructure never counts as rejection, a rejection never as infrastructure.
+//! * An **attempt** counts for itself in everything else: each used a sandbox, and the sandbox is the unit of analysis.
+//! * Times of a phase are those of the attempts that completed it, whatever became of them later: a rejected solution
+//!   does not make the start of its sandbox invalid. Attempts in which the phase ended in an error or at a time limit
+//!   are kept apart as `failed`: their values are censored, they say "at least this long".
+//! * Total times are kept apart by the end of the attempt: `accepted`, `rejected`, `failed`.
+//! * Nothing is trimmed, and every set of times states its n. What did not happen has no figure, rather than a zero.
+
+mod builder;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use sandbox_bench_core::{Condition, Phase};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::percentile::Durations;
+
+pub use builder::SummaryBuilder;
+
+/// A run in figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// Version of the evidence schemas.
+    pub schema_version: String,
+    /// The run.
+    pub run: String,
+    /// When it was started.
+    #[schemars(with = "String")]
+    pub started_at: Timestamp,
+    /// The solver.
+    pub solver: String,
+    /// What the whole run came to.
+    pub outcome: Outcome,
+    /// True if the user ended it.
+    pub interrupted: bool,
+    /// True if the run came to its end, by itself or by the user. False: it was killed, or still runs.
+    pub finished: bool,
+    /// All trials of the run.
+    pub totals: Trials,
+    /// Everything that the run created, sandboxes and warm artifacts, also of unfinished attempts.
+    pub cleanup: CleanupCounts,
+    /// Figures by backend and condition, in the order of the manifest.
+    pub cells: Vec<Cell>,
+    /// Journal lines that this program did not understand, by event: they are of a newer minor schema version.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown_events: BTreeMap<String, u64>,
+}
+
+/// What a run came to. The first that holds, in this order: what leaks costs money, so it comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Something that the run created is not confirmed gone.
+    Cleanup,
+    /// The user ended the run, or it did not come to its end.
+    Interrupted,
+    /// A trial failed for another reason than the verifier's word, or no trial ran to a verdict.
+    Infrastructure,
+    /// The verifier rejected a trial.
+    Rejected,
+    /// Every trial that ran was accepted, and everything is gone.
+    Accepted,
+}
+
+/// The figures of one backend under one condition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cell {
+    /// The backend.
+    pub backend: String,
+    /// The declared condition.
+    pub condition: Condition,
+    /// Its trials.
+    pub trials: Trials,
+    /// Where environments came from, as far as the backend tells.
+    pub environment: CacheCounts,
+    /// Times of the phases that occurred, in their order.
+    pub phases: Vec<PhaseTimes>,
+    /// Times from submission to the end of the last phase.
+    pub total: TotalTimes,
+    /// Length of the create phase in the attempt that was submitted first, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_create_us: Option<u64>,
+    /// Whether the declared condition held, by attempt.
+    pub proof: ProofCounts,
+    /// The sandboxes of the recorded attempts.
+    pub cleanup: CleanupCounts,
+}
+
+/// Counts of trials.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Trials {
+    /// Trials of the plan, if known.
+    pub planned: Option<u64>,
+    /// Trials of which at least one attempt is recorded, the unavailable ones included.
+    pub attempted: u64,
+    /// Trials that the verifier accepted.
+    pub accepted: u64,
+    /// Trials that the verifier rejected.
+    pub rejected: u64,
+    /// Trials that came to no verdict.
+    pub failed: u64,
+    /// … by failure class.
+    pub failures: BTreeMap<String, u64>,
+    /// Trials that the backend cannot run at all. They are not failed.
+    pub unavailable: u64,
+    /// Attempts beyond the first of each trial.
+    pub retries: u64,
+}
+
+/// Where environments came from, by attempt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheCounts {
+    /// It was there already.
+    pub hits: u64,
+    /// It had to be pulled, built or unpacked.
+    pub misses: u64,
+}
+
+/// Times of one phase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PhaseTimes {
+    /// The phase.
+    pub phase: Phase,
+    /// Of the attempts that completed it.
+    pub completed: Option<Durations>,
+    /// Of the attempts in which it ended in an error or at a time limit: censored values.
+    pub failed: Option<Durations>,
+}
+
+/// Times of whole attempts, by their end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TotalTimes {
+    /// Of accepted attempts.
+    pub accepted: Option<Durations>,
+    /// Of rejected attempts.
+    pub rejected: Option<Durations>,
+    /// Of attempts that came to no verdict: censored values.
+    pub failed: Option<Durations>,
+}
+
+/// Whether the declared condition held, by attempt that has a proof.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProofCounts {
+    /// The facts agree with the declaration.
+    pub proven: u64,
+    /// The backend gives no way to tell.
+    pub unproven: u64,
+    /// The facts contradict the declaration.
+    pub violated: u64,
+}
+
+/// What is known of the end of what was created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CleanupCounts {
+    /// Confirmed gone.
+    pub confirmed: u64,
+    /// It may still exist.
+    pub unconfirmed: u64,
+    /// Warm artifacts that are meant to stay.
+    pub retained: u64,
+}
+
+impl Trials {
+    /// Trials that were attempted and could run.
+    #[must_use]
+    pub fn runnable(&self) -> u64 {
+        self.attempted.saturating_sub(self.unavailable)
+    }
+}
+
+impl Cell {
+    /// The times of a phase in the attempts that completed it.
+    #[must_use]
+    pub fn completed(&self, phase: Phase) -> Option<Durations> {
+        self.phases.iter().find(|times| times.phase == phase).and_then(|times| times.completed)
+    }
+}

@@ -1,0 +1,109 @@
+//! The command line.
+
+mod artifacts;
+mod backends;
+mod dataset;
+mod options;
+mod prewarm;
+mod reap;
+mod report;
+mod run;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::{Exit, Fault};
+
+const AFTER: &str = "\
+Exit codes:
+  0    every trial accepted, everything cleaned up
+  1    some trials rejected by their verifier, or some tasks invalid; nothing else went wrong
+  2    wrong command line, configuration or data set; nothing was run
+  3    some trials failed for another reason, or nothing could be run
+  4    something that the run created is not confirmed gone: run `sandbox-bench reap`
+  5    the evidence could not be written or read
+  130  interrupted
+
+Start with:
+  sandbox-bench run --backend local --dataset smoke --solver gold";
+
+/// Runs the same verified tasks on the sandboxes that coding agents use, cold and warm, and keeps the evidence.
+#[derive(Debug, Parser)]
+#[command(name = "sandbox-bench", version, after_help = AFTER)]
+struct Cli {
+    /// Show more of what happens (-v: info, -vv: debug). RUST_LOG, where set, wins.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run tasks on backends and record the results.
+    Run(run::RunArgs),
+    /// Make the warm artifacts of a data set's environments, for `run --condition warm`.
+    Prewarm(prewarm::PrewarmArgs),
+    /// List, inspect, check, convert and download data sets.
+    Dataset(dataset::DatasetArgs),
+    /// Show the result table of a run again, from its evidence.
+    Report(report::ReportArgs),
+    /// End what dead runs left behind at the backends.
+    Reap(reap::ReapArgs),
+    /// List and delete warm artifacts.
+    Artifacts(artifacts::ArtifactsArgs),
+    /// Show the backends of this build, what they can do, and whether they answer.
+    Backends(backends::BackendsArgs),
+}
+
+/// Parses the command line, runs the command, and returns its exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log(cli.verbose);
+    // One TLS provider for all that speak TLS; a second installation would be the only error.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return end(Err(Fault::infrastructure(error))),
+    };
+    let result = runtime.block_on(async {
+        match cli.command {
+            Command::Run(args) => run::run(args).await,
+            Command::Prewarm(args) => prewarm::run(args).await,
+            Command::Dataset(args) => dataset::run(args).await,
+            Command::Report(args) => report::run(&args),
+            Command::Reap(args) => reap::run(args).await,
+            Command::Artifacts(args) => artifacts::run(args).await,
+            Command::Backends(args) => backends::run(args).await,
+        }
+    });
+    // Blocking work that nobody waits for any more must not hold the process.
+    runtime.shutdown_background();
+    end(result)
+}
+
+fn end(result: Result<Exit, Fault>) -> ExitCode {
+    match result {
+        Ok(exit) => exit.into(),
+        Err(fault) => {
+            eprintln!("error: {fault}");
+            fault.exit.into()
+        }
+    }
+}
+
+fn log(verbose: u8) {
+    use tracing_subscriber::EnvFilter;
+    let default = match verbose {
+        0 => "error",
+        1 => "info",
+        _ => "debug",
+    };
+    let ours = ["", "_core", "_datasets", "_docker", "_local", "_reports"];
+    let directives: Vec<String> = ours.iter().map(|part| format!("sandbox_bench{part}={default}")).collect();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(directives.join(",")));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}

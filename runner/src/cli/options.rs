@@ -1,0 +1,144 @@
+//! Options that several commands share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use sandbox_bench_core::Condition;
+use sandbox_bench_datasets::Format;
+
+use crate::config::Config;
+use crate::exit::Fault;
+use crate::run::TaskSelection;
+
+/// Which backends, and how they are configured.
+#[derive(Debug, Args)]
+pub struct BackendOptions {
+    /// Backends, separated by commas.
+    #[arg(short, long, value_delimiter = ',', value_name = "NAME,…", required = true)]
+    pub backend: Vec<String>,
+    /// Configuration of the backends [default: bench.toml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+impl BackendOptions {
+    /// The names, each once, in the order given.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.backend.iter().map(|name| name.trim()) {
+            if !name.is_empty() && !names.iter().any(|seen| seen == name) {
+                names.push(name.to_owned());
+            }
+        }
+        names
+    }
+
+    /// The configuration.
+    ///
+    /// # Errors
+    /// The file is not there or not valid.
+    pub fn config(&self) -> Result<Config, Fault> {
+        Config::read(self.config.as_deref()).map_err(Fault::usage)
+    }
+}
+
+/// Which tasks.
+#[derive(Debug, Args)]
+pub struct TaskOptions {
+    /// Data sets, separated by commas: `smoke` (bundled), a directory, or a .jsonl, .json, .parquet or .tar.gz file.
+    #[arg(short, long, value_delimiter = ',', value_name = "NAME|PATH,…", required = true)]
+    pub dataset: Vec<String>,
+    /// Form of the data sets, where it is not to be detected.
+    #[arg(long, value_name = "FORMAT")]
+    pub dataset_format: Option<Format>,
+    /// Directory with environments of SWE-smith repositories: <repository key>/Dockerfile.
+    #[arg(long, value_name = "DIR")]
+    pub environments: Option<PathBuf>,
+    /// Only tasks whose id matches one of these globs.
+    #[arg(short, long, value_delimiter = ',', value_name = "GLOB,…")]
+    pub task: Vec<String>,
+    /// At most so many tasks of each data set.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+}
+
+impl TaskOptions {
+    /// The selection that the options describe.
+    #[must_use]
+    pub fn selection(&self) -> TaskSelection {
+        TaskSelection {
+            datasets: self.dataset.clone(),
+            format: self.dataset_format,
+            environments: self.environments.clone(),
+            include: self.task.clone(),
+            limit: self.limit.map(|limit| limit as usize),
+        }
+    }
+}
+
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// A condition on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ConditionName {
+    /// A new sandbox, nothing task-specific reused but the image.
+    Cold,
+    /// A new sandbox from a warm artifact.
+    Warm,
+    /// The sandbox of the previous trial.
+    Reuse,
+}
+
+impl From<ConditionName> for Condition {
+    fn from(name: ConditionName) -> Self {
+        match name {
+            ConditionName::Cold => Self::Cold,
+            ConditionName::Warm => Self::Warm,
+            ConditionName::Reuse => Self::Reuse,
+        }
+    }
+}
+
+/// `NAME=VALUE` on the command line.
+#[derive(Debug, Clone)]
+pub struct Pair<T>(pub String, pub T);
+
+impl<T: FromStr> FromStr for Pair<T>
+where
+    T::Err: std::fmt::Display,
+{
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, value) = text.split_once('=').ok_or_else(|| format!("expected NAME=VALUE, got {text:?}"))?;
+        value.parse().map(|value| Self(name.to_owned(), value)).map_err(|e| format!("{name}: {e}"))
+    }
+}
+
+/// Artifact ids by backend: those of the command line, else those of the backend's environment variable.
+#[must_use]
+pub fn artifacts(given: &[Pair<String>], variables: &BTreeMap<String, String>) -> BTreeMap<String, Vec<String>> {
+    let mut artifacts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for Pair(backend, id) in given {
+        artifacts.entry(backend.clone()).or_default().push(id.clone());
+    }
+    for (backend, variable) in variables {
+        if !artifacts.contains_key(backend)
+            && let Ok(ids) = std::env::var(variable)
+        {
+            let ids = ids.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect();
+            artifacts.insert(backend.clone(), ids);
+        }
+    }
+    artifacts
+}

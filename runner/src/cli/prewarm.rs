@@ -1,0 +1,147 @@
+//! `sandbox-bench prewarm`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use sandbox_bench_core::{Artifact, Condition};
+use sandbox_bench_reports::files::replace_json;
+use serde::Serialize;
+
+use super::options::{BackendOptions, OutputFormat, TaskOptions};
+use super::report;
+use super::table::print_json;
+use crate::exit::{Exit, Fault};
+use crate::interrupt;
+use crate::plan::Order;
+use crate::progress::Progress;
+use crate::run::{self, Plan, Request};
+use crate::solver::Solver;
+use crate::trial::Limits;
+use crate::warm::WarmSet;
+
+#[derive(Debug, Args)]
+pub struct PrewarmArgs {
+    #[command(flatten)]
+    backends: BackendOptions,
+    #[command(flatten)]
+    tasks: TaskOptions,
+    /// Make new artifacts also where fitting ones are there.
+    #[arg(long)]
+    rebuild: bool,
+    /// Where the run directory is made.
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    results: PathBuf,
+    /// Form of the result on stdout.
+    #[arg(long, value_enum, default_value = "text")]
+    format: OutputFormat,
+    /// Show no progress.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What prewarm made on one backend: printed, and stored as `prewarm-<backend>.json` in the run directory.
+#[derive(Debug, Serialize)]
+struct Prewarmed {
+    backend: String,
+    /// The variable that `run` reads, ready for a shell.
+    env: Option<String>,
+    artifacts: Vec<Made>,
+    failures: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Made {
+    #[serde(flatten)]
+    artifact: Artifact,
+    /// How long it took to make, in microseconds; none if it was there already.
+    built_us: Option<u64>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The request is wrong, a backend does not answer, or the evidence cannot be written.
+pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
+    let request = request(&args);
+    let config = args.backends.config()?;
+    let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
+    let plan = run::plan(&request, &config).await?;
+    for problem in &plan.problems {
+        eprintln!("left out: {problem}");
+    }
+    let progress = Progress::new(&BTreeMap::new(), args.quiet);
+    let open = run::begin(&request, &plan, progress.clone(), interrupt).await?;
+    let directory = open.directory.clone();
+    let warm = run::prewarm(&request, &plan, &open, &progress, args.rebuild).await;
+    progress.end();
+    let summary = run::finish(open).await;
+    let warm = warm?;
+    let summary = summary?;
+    let made: Vec<Prewarmed> = plan.backends.keys().map(|name| prewarmed(name, &plan, &warm)).collect();
+    for one in &made {
+        let path = directory.join(format!("prewarm-{}.json", one.backend));
+        replace_json(&path, one).with_context(|| path.display().to_string()).map_err(Fault::evidence)?;
+    }
+    match args.format {
+        OutputFormat::Json => print_json(&made)?,
+        OutputFormat::Text => print(&made),
+    }
+    if summary.cleanup.unconfirmed > 0 {
+        eprintln!("next: sandbox-bench reap {}", directory.display());
+        return Ok(report::exit(&summary));
+    }
+    if summary.interrupted {
+        return Ok(Exit::Interrupted);
+    }
+    if made.iter().any(|one| !one.failures.is_empty()) {
+        return Err(Fault::infrastructure(anyhow!("some environments have no warm artifact")));
+    }
+    Ok(Exit::Accepted)
+}
+
+fn request(args: &PrewarmArgs) -> Request {
+    Request {
+        backends: args.backends.names(),
+        tasks: args.tasks.selection(),
+        conditions: vec![Condition::Warm],
+        solver: Solver::None,
+        replicates: 1,
+        order: Order::Sequential,
+        seed: 0,
+        concurrency: 1,
+        backend_concurrency: BTreeMap::new(),
+        max_attempts: 1,
+        stop_after_passes: None,
+        forward: Vec::new(),
+        artifacts: BTreeMap::new(),
+        limits: Limits::default(),
+        results: args.results.clone(),
+    }
+}
+
+fn prewarmed(name: &str, plan: &Plan, warm: &WarmSet) -> Prewarmed {
+    let (ready, failed) = warm.by_backend(name);
+    let ids: Vec<&str> = ready.iter().map(|one| one.artifact.id.as_str()).collect();
+    let variable = plan.artifact_variables().remove(name);
+    Prewarmed {
+        backend: name.to_owned(),
+        env: variable.filter(|_| !ids.is_empty()).map(|variable| format!("{variable}={}", ids.join(","))),
+        artifacts: ready
+            .into_iter()
+            .map(|one| Made { artifact: one.artifact.clone(), built_us: one.built_us })
+            .collect(),
+        failures: failed.into_iter().map(|failure| failure.message.clone()).collect(),
+    }
+}
+
+fn print(made: &[Prewarmed]) {
+    for one in made {
+        let new = one.artifacts.iter().filter(|artifact| artifact.built_us.is_some()).count();
+        println!("{}: {} warm artifacts, {new} of them new", one.backend, one.artifacts.len());
+        if let Some(env) = &one.env {
+            println!("{env}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `sandbox-bench report`, and the result of every run: the table, where the evidence is, what to do next.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sandbox_bench_reports::evidence::Run;
+use sandbox_bench_reports::render;
+use sandbox_bench_reports::summary::{Outcome, Summary};
+
+use super::options::OutputFormat;
+use crate::exit::{Exit, Fault};
+use crate::run;
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Run directories.
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Form of the result on stdout.
+    #[arg(long, value_enum, default_value = "text")]
+    format: OutputFormat,
+}
+
+/// Rebuilds the derived files of each run from its journal and prints its result. The exit code is that of the last run
+/// which is not accepted.
+///
+/// # Errors
+/// A run directory cannot be read or written.
+pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
+    let mut exit = Exit::Accepted;
+    for directory in &args.runs {
+        Run::open(directory).map_err(Fault::usage)?;
+        let summary = run::derive(directory)?;
+        print(&summary, directory, args.format)?;
+        match self::exit(&summary) {
+            Exit::Accepted => {}
+            other => exit = other,
+        }
+    }
+    Ok(exit)
+}
+
+/// Prints a run's result on stdout.
+///
+/// # Errors
+/// The summary cannot be written as JSON.
+pub fn print(summary: &Summary, directory: &Path, format: OutputFormat) -> Result<(), Fault> {
+    match format {
+        OutputFormat::Json => {
+            println!("{}", serde_json::to_string_pretty(summary).map_err(Fault::evidence)?);
+        }
+        OutputFormat::Text => {
+            println!("{}", render::table(summary).trim_end());
+            println!("\nevidence: {}", directory.display());
+            if let Some(next) = next(summary, directory) {
+                println!("next:     {next}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn next(summary: &Summary, directory: &Path) -> Option<String> {
+    let directory = directory.display();
+    Some(match summary.outcome {
+        Outcome::Accepted => return None,
+        Outcome::Cleanup => format!("sandbox-bench reap {directory}"),
+        Outcome::Interrupted => format!("sandbox-bench report {directory} shows what was finished"),
+        Outcome::Infrastructure | Outcome::Rejected => {
+            format!("{directory}/trials.jsonl has, for each trial, the failure and its outputs")
+        }
+    })
+}
+
+/// The exit code that a summary means.
+#[must_use]
+pub fn exit(summary: &Summary) -> Exit {
+    match summary.outcome {
+        Outcome::Accepted => Exit::Accepted,
+        Outcome::Rejected => Exit::Rejected,
+        Outcome::Infrastructure => Exit::Infrastructure,
+        Outcome::Cleanup => Exit::Cleanup,
+        Outcome::Interrupted => Exit::Interrupted,
+    }
+}

@@ -1,0 +1,84 @@
+//! Tables that the commands print: borderless, aligned, the same everywhere.
+
+use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use serde::Serialize;
+
+use super::options::OutputFormat;
+use crate::exit::Fault;
+use crate::plan::TaskName;
+use crate::run::{Plan, Request};
+
+/// An aligned table without borders.
+#[must_use]
+pub fn plain<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    dynamic(header.iter().map(|&name| name.to_owned()).collect(), rows.into_iter().map(Vec::from))
+}
+
+/// An aligned table without borders, of any number of columns.
+#[must_use]
+pub fn dynamic(header: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
+    table.add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Prints `value` as JSON on stdout.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub fn print_json(value: &impl Serialize) -> Result<(), Fault> {
+    println!("{}", serde_json::to_string_pretty(value).map_err(Fault::evidence)?);
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct PlannedTrial<'a> {
+    #[serde(flatten)]
+    key: &'a sandbox_bench_core::evidence::TrialKey,
+    environment: Option<String>,
+    unavailable: Option<&'a str>,
+}
+
+/// Prints what a run would do.
+///
+/// # Errors
+/// The plan cannot be written as JSON.
+pub fn print_plan(plan: &Plan, request: &Request, format: OutputFormat) -> Result<(), Fault> {
+    let trials: Vec<PlannedTrial<'_>> = plan
+        .trials
+        .iter()
+        .map(|key| {
+            let name = TaskName { dataset: key.dataset.clone(), task: key.task.clone() };
+            let setup = plan.tasks.get(&name).and_then(|task| task.setups.get(&key.backend));
+            let environment = setup.and_then(|setup| setup.as_ref().ok()).map(|setup| setup.asked.clone());
+            let unavailable = setup.and_then(|setup| setup.as_ref().err()).map(String::as_str);
+            PlannedTrial { key, environment, unavailable }
+        })
+        .collect();
+    if format == OutputFormat::Json {
+        return print_json(&trials);
+    }
+    let rows = trials.iter().enumerate().map(|(number, trial)| {
+        let how = match (trial.unavailable, &trial.environment) {
+            (Some(why), _) => format!("unavailable: {why}"),
+            (None, environment) => environment.clone().unwrap_or_default(),
+        };
+        let key = trial.key;
+        [
+            (number + 1).to_string(),
+            key.backend.clone(),
+            key.condition.to_string(),
+            format!("{}/{}", key.dataset, key.task),
+            key.replicate.to_string(),
+            how,
+        ]
+    });
+    println!("{}", plain(["#", "backend", "condition", "task", "replicate", "environment"], rows));
+    let order = request.order.name();
+    println!("\n{} trials, order {order}, seed {}, solver {}", trials.len(), request.seed, request.solver);
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! `bench.toml`: settings of the backends. What the command line says wins.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+/// The configuration file that is read when it lies in the current directory.
+pub const DEFAULT_FILE: &str = "bench.toml";
+
+/// The configuration file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Settings by backend name; each adapter's README lists its own.
+    pub backend: BTreeMap<String, toml::Table>,
+}
+
+impl Config {
+    /// Reads `file`, or `bench.toml` of the current directory if there is one.
+    ///
+    /// # Errors
+    /// The named file cannot be read, or a file is not valid.
+    pub fn read(file: Option<&Path>) -> anyhow::Result<Self> {
+        let path = match file {
+            Some(path) => path.to_owned(),
+            None if Path::new(DEFAULT_FILE).is_file() => PathBuf::from(DEFAULT_FILE),
+            None => return Ok(Self::default()),
+        };
+        let text = std::fs::read_to_string(&path).with_context(|| format!("configuration {}", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("configuration {}", path.display()))
+    }
+
+    /// The settings of one backend.
+    #[must_use]
+    pub fn backend(&self, name: &str) -> toml::Table {
+        self.backend.get(name).cloned().unwrap_or_default()
+    }
+}

@@ -1,0 +1,56 @@
+//! Connects to the backends that the user named, with the runner's layers around each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use sandbox_bench_core::layers::{RetryPolicy, stack};
+use sandbox_bench_core::{Backend, Call, ErrorKind, Grants, Tag};
+
+use crate::config::Config;
+use crate::exit::Fault;
+
+/// Limit for connecting and for the preflight.
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+
+/// Backends by name.
+pub type Backends = BTreeMap<String, Arc<dyn Backend>>;
+
+/// Connects to all of `names` and checks each of them before anything is spent.
+///
+/// # Errors
+/// A name is unknown, or a backend does not answer or refuses.
+pub async fn connect(names: &[String], config: &Config, run: &str) -> Result<Backends, Fault> {
+    let mut backends = Backends::new();
+    for name in names {
+        let backend = connect_one(name, config, run).await.map_err(|error| {
+            let wrong = matches!(error.kind(), ErrorKind::InvalidRequest);
+            let fault = anyhow!("backend {name}: {error}");
+            if wrong { Fault::usage(fault) } else { Fault::infrastructure(fault) }
+        })?;
+        backends.insert(name.clone(), backend);
+    }
+    Ok(backends)
+}
+
+/// Connects to one backend.
+///
+/// # Errors
+/// What connecting or its preflight fails with.
+pub async fn connect_one(name: &str, config: &Config, run: &str) -> sandbox_bench_core::Result<Arc<dyn Backend>> {
+    let call = call(run);
+    let backend = sandbox_bench_registry::connect(name, &config.backend(name), &call).await?;
+    let backend = stack(backend, RetryPolicy::default());
+    let preflight = backend.preflight(&call).await?;
+    for warning in preflight.warnings {
+        tracing::info!(backend = name, warning, "preflight");
+    }
+    Ok(backend)
+}
+
+/// A call for looking at a backend: it may place nothing.
+#[must_use]
+pub fn call(run: &str) -> Call {
+    Call::new(Tag::new(run, "control"), CONNECT_LIMIT, Arc::new(Grants::default()))
+}

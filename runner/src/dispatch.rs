@@ -1,0 +1,278 @@
+//! The dispatcher: it alone decides what runs when. Trials run as tasks of their own that share no state; they report back
+//! one record each. It owns concurrency, retries, stop rules, sessions and the end of the run.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sandbox_bench_core::evidence::{Attempt, Cleanup, Event, Failure, SCHEMA_VERSION, TrialKey};
+use sandbox_bench_core::{
+    Backend, Condition, Digest, FailureClass, MeterReading, NetworkPolicy, Phase, Resources, Tag,
+};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use crate::plan::TaskName;
+use crate::planned::PlannedTask;
+use crate::progress::Progress;
+use crate::trial::{self, Context, Session, Start, Trial};
+use crate::warm::WarmSet;
+
+/// What is to be run, and within which bounds.
+pub struct Work {
+    /// The tasks, by name.
+    pub tasks: BTreeMap<TaskName, Arc<PlannedTask>>,
+    /// The backends, by name.
+    pub backends: BTreeMap<String, Arc<dyn Backend>>,
+    /// The trials, in order.
+    pub trials: Vec<TrialKey>,
+    /// Warm artifacts.
+    pub warm: WarmSet,
+    /// Most trials at one time.
+    pub concurrency: usize,
+    /// Most trials at one time on a backend.
+    pub backend_concurrency: BTreeMap<String, usize>,
+    /// Most attempts of one trial.
+    pub max_attempts: u32,
+    /// Stop after this many accepted trials.
+    pub stop_after_passes: Option<u64>,
+}
+
+/// A trial that waits for its turn.
+struct Waiting {
+    order: usize,
+    key: TrialKey,
+    attempt: u32,
+}
+
+/// Key of a session: trials of one backend and environment share it.
+type SessionKey = (String, Digest);
+
+struct Dispatcher<'a> {
+    context: Arc<Context>,
+    work: &'a Work,
+    progress: &'a Progress,
+    queues: BTreeMap<String, VecDeque<Waiting>>,
+    running: BTreeMap<String, usize>,
+    sessions: HashMap<SessionKey, Arc<Mutex<Session>>>,
+    busy: HashSet<SessionKey>,
+    passes: u64,
+    jobs: JoinSet<io::Result<Finished>>,
+}
+
+struct Finished {
+    waiting: Waiting,
+    session: Option<SessionKey>,
+    attempt: Attempt,
+}
+
+/// Runs all trials, as far as nothing stops them.
+///
+/// # Errors
+/// The evidence cannot be written. Sandboxes are destroyed all the same.
+pub async fn run(context: Arc<Context>, work: &Work, progress: &Progress) -> io::Result<()> {
+    let mut queues: BTreeMap<String, VecDeque<Waiting>> = BTreeMap::new();
+    for (order, key) in work.trials.iter().enumerate() {
+        let waiting = Waiting { order, key: key.clone(), attempt: 1 };
+        queues.entry(key.backend.clone()).or_default().push_back(waiting);
+    }
+    let mut dispatcher = Dispatcher {
+        context,
+        work,
+        progress,
+        queues,
+        running: BTreeMap::new(),
+        sessions: HashMap::new(),
+        busy: HashSet::new(),
+        passes: 0,
+        jobs: JoinSet::new(),
+    };
+    let result = dispatcher.run_all().await;
+    dispatcher.close_sessions().await;
+    result
+}
+
+impl Dispatcher<'_> {
+    async fn run_all(&mut self) -> io::Result<()> {
+        let mut broken = None;
+        loop {
+            while broken.is_none() && !self.stopping() {
+                let Some(next) = self.next() else { break };
+                if let Err(error) = self.launch(next).await {
+                    broken = Some(error);
+                }
+            }
+            match self.jobs.join_next().await {
+                None => return broken.map_or(Ok(()), Err),
+                Some(joined) => {
+                    let finished = joined.unwrap_or_else(|error| Err(io::Error::other(error)));
+                    let result = match finished {
+                        Ok(finished) => self.settle(finished).await,
+                        Err(error) => Err(error),
+                    };
+                    if let Err(error) = result {
+                        // No more evidence can be written: end what runs, start nothing.
+                        self.context.interrupt.cancel();
+                        broken.get_or_insert(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn stopping(&self) -> bool {
+        let enough = self.work.stop_after_passes.is_some_and(|wanted| self.passes >= wanted);
+        enough || self.context.interrupt.is_cancelled()
+    }
+
+    /// The earliest trial, in plan order, that has a free slot and whose session is not in use.
+    fn next(&mut self) -> Option<Waiting> {
+        if self.running.values().sum::<usize>() >= self.work.concurrency {
+            return None;
+        }
+        let mut best: Option<(usize, &String, usize)> = None;
+        for (backend, queue) in &self.queues {
+            let limit = self.work.backend_concurrency.get(backend).copied().unwrap_or(usize::MAX);
+            if self.running.get(backend).copied().unwrap_or(0) >= limit {
+                continue;
+            }
+            let free = queue.iter().position(|w| self.session_key(&w.key).is_none_or(|key| !self.busy.contains(&key)));
+            if let Some((position, waiting)) = free.and_then(|at| queue.get(at).map(|w| (at, w)))
+                && best.is_none_or(|(order, ..)| waiting.order < order)
+            {
+                best = Some((waiting.order, backend, position));
+            }
+        }
+        let (_, backend, position) = best?;
+        let backend = backend.clone();
+        self.queues.get_mut(&backend)?.remove(position)
+    }
+
+    fn session_key(&self, key: &TrialKey) -> Option<SessionKey> {
+        if key.condition != Condition::Reuse {
+            return None;
+        }
+        let setup = self.planned(key)?.setups.get(&key.backend)?.as_ref().ok()?;
+        Some((key.backend.clone(), setup.fingerprint.clone()))
+    }
+
+    fn planned(&self, key: &TrialKey) -> Option<&Arc<PlannedTask>> {
+        self.work.tasks.get(&TaskName { dataset: key.dataset.clone(), task: key.task.clone() })
+    }
+
+    /// Starts an attempt, or records at once why there is none.
+    async fn launch(&mut self, waiting: Waiting) -> io::Result<()> {
+        let tag = Tag::new(&self.context.run, &format!("{:05}-{}", waiting.order + 1, waiting.attempt));
+        match self.prepare(&waiting, tag.clone()) {
+            Err(failure) => {
+                let digest = self.planned(&waiting.key).map_or_else(|| Digest::of(b""), |task| task.digest.clone());
+                let attempt = not_run(&self.context.run, &waiting, tag, digest, failure);
+                *self.running.entry(waiting.key.backend.clone()).or_default() += 1;
+                self.settle(Finished { waiting, session: None, attempt }).await
+            }
+            Ok(trial) => {
+                let session = self.session_key(&waiting.key);
+                self.busy.extend(session.clone());
+                *self.running.entry(waiting.key.backend.clone()).or_default() += 1;
+                self.progress.started(&waiting.key);
+                let context = self.context.clone();
+                self.jobs.spawn(async move {
+                    let attempt = trial::attempt(&context, &trial).await?;
+                    Ok(Finished { waiting, session, attempt })
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn prepare(&mut self, waiting: &Waiting, tag: Tag) -> Result<Trial, Failure> {
+        let key = &waiting.key;
+        let failed =
+            |class, message| Failure { class, phase: Phase::Environment, message, error_kind: None, retryable: false };
+        let unavailable = |message| failed(FailureClass::Unavailable, message);
+        let planned = self.planned(key).ok_or_else(|| unavailable("the task is not part of the plan".into()))?.clone();
+        let backend =
+            self.work.backends.get(&key.backend).ok_or_else(|| unavailable("the backend is not connected".into()))?;
+        let setup = match planned.setups.get(&key.backend) {
+            Some(Ok(setup)) => setup.clone(),
+            Some(Err(why)) => return Err(unavailable(why.clone())),
+            None => return Err(unavailable("the backend is not part of the plan".into())),
+        };
+        let start = match key.condition {
+            Condition::Cold => Start::Cold,
+            Condition::Warm => Start::Warm(self.work.warm.artifact(&key.backend, &setup.fingerprint)?),
+            Condition::Reuse => {
+                let slot = (key.backend.clone(), setup.fingerprint.clone());
+                Start::Reuse(self.sessions.entry(slot).or_default().clone())
+            }
+        };
+        let task = planned.load().map_err(|problem| failed(FailureClass::Environment, problem.to_string()))?;
+        Ok(Trial { key: key.clone(), attempt: waiting.attempt, tag, task, backend: backend.clone(), setup, start })
+    }
+
+    /// Takes a finished attempt: journals it, shows it, and queues a further one where that makes sense.
+    async fn settle(&mut self, finished: Finished) -> io::Result<()> {
+        let Finished { waiting, session, mut attempt } = finished;
+        if let Some(running) = self.running.get_mut(&waiting.key.backend) {
+            *running = running.saturating_sub(1);
+        }
+        if let Some(session) = session {
+            self.busy.remove(&session);
+        }
+        let again = attempt.failure.as_ref().is_some_and(|failure| failure.retryable)
+            && waiting.attempt < self.work.max_attempts
+            && !self.stopping();
+        attempt.last = !again;
+        self.context.journal.commit(Event::AttemptFinished { attempt: Box::new(attempt.clone()) }).await?;
+        self.passes += u64::from(attempt.accepted());
+        self.progress.finished(&attempt);
+        if again {
+            let queue = self.queues.entry(waiting.key.backend.clone()).or_default();
+            queue.push_front(Waiting { attempt: waiting.attempt + 1, ..waiting });
+        }
+        Ok(())
+    }
+
+    async fn close_sessions(&mut self) {
+        for ((backend, _), session) in self.sessions.drain() {
+            if let Some(backend) = self.work.backends.get(&backend) {
+                trial::close(&self.context, backend, &mut *session.lock().await).await;
+            }
+        }
+    }
+}
+
+/// The record of a trial that was not run at all.
+fn not_run(run: &str, waiting: &Waiting, tag: Tag, task_digest: Digest, failure: Failure) -> Attempt {
+    Attempt {
+        schema_version: SCHEMA_VERSION.into(),
+        run: run.to_owned(),
+        trial: waiting.key.clone(),
+        attempt: waiting.attempt,
+        last: true,
+        tag,
+        adapter_version: env!("CARGO_PKG_VERSION").into(),
+        task_digest,
+        started_at: Timestamp::now(),
+        total_us: 0,
+        sandbox: None,
+        environment: None,
+        proof: None,
+        freshness: None,
+        phases: Vec::new(),
+        meter: MeterReading::default(),
+        resolution_us: None,
+        requested: Resources::default(),
+        network: NetworkPolicy::NoNetwork,
+        observation: None,
+        solver: None,
+        verifier: None,
+        verdict: None,
+        failure: Some(failure),
+        cleanup: Cleanup::Nothing,
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        warnings: Vec::new(),
+    }
+}

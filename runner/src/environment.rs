@@ -1,0 +1,264 @@
+//! Decides, before anything is spent, how a task's environment is made on a backend — or why it cannot be.
+//!
+//! Faithful by default: the task's own image or Dockerfile where the backend can, else its recipe replayed on the
+//! backend's general base. Which way was taken is part of the evidence.
+
+use std::collections::BTreeMap;
+
+use sandbox_bench_core::digest::Hasher;
+use sandbox_bench_core::evidence::EnvironmentWay;
+use sandbox_bench_core::{BackendInfo, Capabilities, Digest, NetworkPolicy, Requirement, Source};
+use sandbox_bench_datasets::task::{Environment, FileSet, ImageSpec, Recipe, RecipeStep, Task};
+
+/// Image that stands for "any Linux userland" on backends that start from images.
+const GENERAL_IMAGE: &str = "debian:bookworm-slim";
+
+/// How a task runs on one backend.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Which way was taken.
+    pub way: EnvironmentWay,
+    /// What a cold sandbox starts from.
+    pub source: Source,
+    /// The same, in words, for evidence.
+    pub asked: String,
+    /// Fingerprint of the prepared environment on this backend: the key of warm artifacts.
+    pub fingerprint: Digest,
+    /// The steps to replay in a cold sandbox, with their context.
+    pub replay: Option<(Recipe, FileSet)>,
+    /// Variables of every command.
+    pub env: BTreeMap<String, String>,
+    /// Working directory; none means the image's own.
+    pub workdir: Option<String>,
+    /// User of solver and verifier when the task names none; none means the image's own.
+    pub user: Option<String>,
+}
+
+/// Chooses the way for `task` on `backend`.
+///
+/// # Errors
+/// Why the task is unavailable there, as a sentence for the user.
+pub fn choose(task: &Task, backend: &BackendInfo) -> Result<Setup, String> {
+    let capabilities = &backend.capabilities;
+    check_requirements(task, backend)?;
+    let environment = &task.environment;
+    let mut setup = match &environment.image {
+        ImageSpec::Image(image) => from_image(image, capabilities)?,
+        ImageSpec::Dockerfile { context, dockerfile, recipe } => {
+            if capabilities.dockerfile {
+                let source = Source::Dockerfile {
+                    context: context.root.clone(),
+                    dockerfile: dockerfile.clone(),
+                    fingerprint: environment.fingerprint.clone(),
+                };
+                let asked = format!("Dockerfile {}", environment.fingerprint.short(12));
+                plain(EnvironmentWay::Dockerfile, source, asked)
+            } else {
+                from_recipe(recipe, context, capabilities)?
+            }
+        }
+        ImageSpec::Base if capabilities.base => on_base(capabilities),
+        ImageSpec::Base => from_image(GENERAL_IMAGE, capabilities)?,
+    };
+    setup.env.extend(environment.env.iter().map(|(k, v)| (k.clone(), v.clone())));
+    setup.workdir = environment.workdir.clone().or(setup.workdir);
+    if setup.workdir.is_none() && !matches!(setup.way, EnvironmentWay::Image | EnvironmentWay::Dockerfile) {
+        setup.workdir = Some(task.default_workdir.clone());
+    }
+    setup.fingerprint = fingerprint(environment, &setup, backend);
+    Ok(setup)
+}
+
+fn check_requirements(task: &Task, backend: &BackendInfo) -> Result<(), String> {
+    let unavailable = |why: String| Err(format!("task {} on {}: the backend {why}", task.id, backend.name));
+    let NetworkPolicyPlan { baseline, changes } = network(task);
+    if changes {
+        return Err(format!("task {}: needs a network policy that changes between phases", task.id));
+    }
+    let mut needs = task.requires.clone();
+    needs.push(Requirement::Network(baseline));
+    if [&task.users.solver, &task.users.verifier].into_iter().flatten().any(|user| user != "root" && user != "0") {
+        needs.push(Requirement::NonRootUser);
+    }
+    for need in &needs {
+        if let Requirement::Other(what) = need {
+            return Err(format!("task {}: needs {what}, which no backend here offers", task.id));
+        }
+        if let Some(why) = backend.capabilities.missing(need) {
+            return unavailable(why);
+        }
+    }
+    if task.resources.gpus.is_some_and(|n| n > 0) {
+        return unavailable("has no GPUs".into());
+    }
+    Ok(())
+}
+
+struct NetworkPolicyPlan {
+    baseline: NetworkPolicy,
+    changes: bool,
+}
+
+fn network(task: &Task) -> NetworkPolicyPlan {
+    let plan = &task.network;
+    NetworkPolicyPlan {
+        baseline: plan.baseline.clone(),
+        changes: plan.solve != plan.baseline || plan.verify != plan.baseline,
+    }
+}
+
+fn plain(way: EnvironmentWay, source: Source, asked: String) -> Setup {
+    Setup {
+        way,
+        source,
+        asked,
+        fingerprint: Digest::of(b""),
+        replay: None,
+        env: BTreeMap::new(),
+        workdir: None,
+        user: None,
+    }
+}
+
+fn from_image(image: &str, capabilities: &Capabilities) -> Result<Setup, String> {
+    match capabilities.missing(&Requirement::Image(image.to_owned())) {
+        None => Ok(plain(EnvironmentWay::Image, Source::Image(image.to_owned()), image.to_owned())),
+        Some(_) if capabilities.base => {
+            check_base(image, capabilities)?;
+            Ok(on_base(capabilities))
+        }
+        Some(why) => Err(format!("the backend {why}")),
+    }
+}
+
+fn from_recipe(recipe: &Recipe, context: &FileSet, capabilities: &Capabilities) -> Result<Setup, String> {
+    if let Some(why) = &recipe.unsupported {
+        return Err(format!("the backend cannot build a Dockerfile, and this one cannot be replayed: {why}"));
+    }
+    let mut setup = from_image(&recipe.from, capabilities)?;
+    setup.way = EnvironmentWay::Recipe;
+    setup.asked = format!("recipe of {} on {}", recipe.from, setup.asked);
+    for step in &recipe.steps {
+        match step {
+            RecipeStep::Env { name, value } => {
+                setup.env.insert(name.clone(), value.clone());
+            }
+            RecipeStep::User(user) => setup.user = Some(user.clone()),
+            RecipeStep::Run { .. } | RecipeStep::Copy { .. } | RecipeStep::Workdir(_) => {}
+        }
+    }
+    setup.workdir.clone_from(&recipe.workdir);
+    setup.replay = Some((recipe.clone(), context.clone()));
+    Ok(setup)
+}
+
+fn on_base(capabilities: &Capabilities) -> Setup {
+    plain(EnvironmentWay::Recipe, Source::Base, capabilities.base_name.clone())
+}
+
+/// An image can be stood in for by a general base only if the base has the command that the image is named after.
+fn check_base(image: &str, capabilities: &Capabilities) -> Result<(), String> {
+    let name = image.rsplit('/').next().unwrap_or(image);
+    let name = name.split([':', '@']).next().unwrap_or(name);
+    let command = match name {
+        "python" => "python3",
+        "node" => "node",
+        "golang" => "go",
+        "rust" => "cargo",
+        "ruby" => "ruby",
+        "openjdk" | "eclipse-temurin" => "java",
+        "gcc" => "gcc",
+        "perl" => "perl",
+        // Plain distributions promise nothing but a POSIX userland, which every base has.
+        "alpine" | "busybox" | "debian" | "fedora" | "ubuntu" | "ubuntu-24-04" => return Ok(()),
+        _ => {
+            return Err(format!(
+                "the backend cannot start from the image {image}, and its base does not stand in for it"
+            ));
+        }
+    };
+    if capabilities.base_commands.iter().any(|have| have == command) {
+        return Ok(());
+    }
+    Err(format!("the backend cannot start from the image {image}, and its base has no {command}"))
+}
+
+fn fingerprint(environment: &Environment, setup: &Setup, backend: &BackendInfo) -> Digest {
+    let mut hasher = Hasher::default();
+    for part in [&environment.fingerprint.to_string(), &format!("{:?}", setup.way), &setup.asked, &backend.architecture]
+    {
+        hasher.update(part.as_bytes());
+        hasher.update(b"\0");
+    }
+    hasher.finish()
+}
+
+/// Fills the templates `${NAME}` and `${NAME:-default}` from the host's environment. Only a value that is wholly a
+/// template is one (Harbor's rule).
+///
+/// # Errors
+/// A variable that is neither set nor has a default.
+pub fn fill_templates(env: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+    env.iter()
+        .map(|(name, value)| {
+            let Some(inner) = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) else {
+                return Ok((name.clone(), value.clone()));
+            };
+            let (variable, default) = match inner.split_once(":-") {
+                Some((variable, default)) => (variable, Some(default.to_owned())),
+                None => (inner, None),
+            };
+            let valid = !variable.is_empty() && variable.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            if !valid {
+                return Ok((name.clone(), value.clone()));
+            }
+            let set = std::env::var(variable).ok().filter(|v| !v.is_empty());
+            set.or(default).map(|filled| (name.clone(), filled)).ok_or_else(|| {
+                format!("the task's variable {name} wants the host variable {variable}, which is not set")
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn caps(images: bool, base: bool) -> Capabilities {
+        Capabilities {
+            images,
+            base,
+            base_name: "host".into(),
+            base_commands: vec!["python3".into()],
+            ..Capabilities::default()
+        }
+    }
+
+    #[test]
+    fn an_image_is_taken_as_it_is_where_the_backend_can() {
+        let setup = from_image("python:3.11-slim", &caps(true, true)).unwrap();
+        assert_eq!((setup.way, setup.source), (EnvironmentWay::Image, Source::Image("python:3.11-slim".into())));
+    }
+
+    #[test]
+    fn a_base_stands_in_only_for_images_whose_command_it_has() {
+        let caps = caps(false, true);
+        assert_eq!(from_image("docker.io/library/python:3.11-slim", &caps).unwrap().source, Source::Base);
+        assert_eq!(from_image("debian:bookworm-slim", &caps).unwrap().source, Source::Base);
+        assert!(from_image("node:20", &caps).unwrap_err().contains("no node"));
+        assert!(from_image("example.org/team/special:1", &caps).is_err());
+        assert!(from_image("debian:bookworm-slim", &self::caps(false, false)).is_err());
+    }
+
+    #[test]
+    fn only_whole_values_are_templates() {
+        let fill =
+            |value: &str| fill_templates(&BTreeMap::from([("X".to_owned(), value.to_owned())])).map(|m| m["X"].clone());
+        assert_eq!(fill("x${HOME}").unwrap(), "x${HOME}");
+        assert_eq!(fill("${SANDBOX_BENCH_NOT_SET:-d}").unwrap(), "d");
+        assert_eq!(fill("${SANDBOX_BENCH_NOT_SET:-}").unwrap(), "");
+        assert_eq!(fill("${PATH}").unwrap(), std::env::var("PATH").unwrap());
+        assert!(fill("${SANDBOX_BENCH_NOT_SET}").unwrap_err().contains("SANDBOX_BENCH_NOT_SET"));
+    }
+}

@@ -1,0 +1,375 @@
+//! A run from request to evidence: connect, read tasks, plan, prewarm, dispatch, derive.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use jiff::Timestamp;
+use sandbox_bench_core::digest::Hasher;
+use sandbox_bench_core::evidence::{DatasetRecord, Event, Manifest, PlanSettings, SCHEMA_VERSION, TrialKey};
+use sandbox_bench_core::{Backend, Condition};
+use sandbox_bench_datasets::{Dataset, Format, OpenOptions};
+use sandbox_bench_reports::{derived, files, summary::Summary};
+use secrecy::SecretString;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::connect::{self, Backends};
+use crate::dispatch::{self, Work};
+use crate::exit::Fault;
+use crate::host;
+use crate::journal::Journal;
+use crate::outputs::OutputStore;
+use crate::pack::PackCache;
+use crate::plan::{self, Order, TaskName};
+use crate::planned::PlannedTask;
+use crate::progress::Progress;
+use crate::solver::Solver;
+use crate::trial::{Context, Limits};
+use crate::warm::{self, WarmSet};
+
+/// Which tasks to take.
+#[derive(Debug, Clone, Default)]
+pub struct TaskSelection {
+    /// Data sets: `smoke`, or paths.
+    pub datasets: Vec<String>,
+    /// The form, where it cannot be detected.
+    pub format: Option<Format>,
+    /// SWE-smith environments.
+    pub environments: Option<PathBuf>,
+    /// Globs on task ids; none takes all.
+    pub include: Vec<String>,
+    /// At most so many tasks of each data set.
+    pub limit: Option<usize>,
+}
+
+/// What is asked of a run.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Backend names.
+    pub backends: Vec<String>,
+    /// Tasks.
+    pub tasks: TaskSelection,
+    /// Conditions.
+    pub conditions: Vec<Condition>,
+    /// The solver.
+    pub solver: Solver,
+    /// Replicates.
+    pub replicates: u32,
+    /// Order.
+    pub order: Order,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Most trials at one time.
+    pub concurrency: u32,
+    /// … per backend.
+    pub backend_concurrency: BTreeMap<String, u32>,
+    /// Most attempts of a trial.
+    pub max_attempts: u32,
+    /// Stop after so many accepted trials.
+    pub stop_after_passes: Option<u64>,
+    /// Names of host variables for the solver.
+    pub forward: Vec<String>,
+    /// Artifact ids by backend.
+    pub artifacts: BTreeMap<String, Vec<String>>,
+    /// Limits set by the user.
+    pub limits: Limits,
+    /// Where run directories go.
+    pub results: PathBuf,
+}
+
+/// A run that was planned and not begun.
+pub struct Plan {
+    /// The run's id.
+    pub run: String,
+    /// The backends.
+    pub backends: Backends,
+    /// The tasks, by name.
+    pub tasks: BTreeMap<TaskName, Arc<PlannedTask>>,
+    /// The trials, in order.
+    pub trials: Vec<TrialKey>,
+    /// Tasks that are not valid.
+    pub problems: Vec<String>,
+    datasets: Vec<DatasetRecord>,
+}
+
+impl Plan {
+    /// The environment variables that may name warm artifacts, by backend.
+    #[must_use]
+    pub fn artifact_variables(&self) -> BTreeMap<String, String> {
+        let variable = |backend: &Arc<dyn Backend>| backend.info().capabilities.artifact_variable.clone();
+        self.backends.iter().filter_map(|(name, backend)| Some((name.clone(), variable(backend)?))).collect()
+    }
+}
+
+/// Connects, reads the tasks, and expands the matrix. Creates nothing anywhere.
+///
+/// # Errors
+/// A backend does not answer, or no task is valid.
+pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
+    let run = new_run_id();
+    let backends = connect::connect(&request.backends, config, &run).await?;
+    let mut tasks = BTreeMap::new();
+    let mut names = Vec::new();
+    let mut problems = Vec::new();
+    let mut datasets = Vec::new();
+    for dataset in &request.tasks.datasets {
+        let dataset = Arc::new(open(dataset, &request.tasks)?);
+        let mut selected = read(&dataset, request, &backends, &mut problems)?;
+        datasets.push(record(&dataset, &selected));
+        names.extend(selected.iter().map(|task| task.name.clone()));
+        for task in selected.drain(..) {
+            if tasks.insert(task.name.clone(), Arc::new(task)).is_some() {
+                return Err(Fault::usage(anyhow!("the data set {} is named twice", dataset.name())));
+            }
+        }
+    }
+    let trials =
+        plan::expand(&request.backends, &request.conditions, &names, request.replicates, request.order, request.seed);
+    Ok(Plan { run, backends, tasks, trials, problems, datasets })
+}
+
+/// Opens a data set.
+///
+/// # Errors
+/// It is not there or not readable.
+pub fn open(name: &str, selection: &TaskSelection) -> Result<Dataset, Fault> {
+    let mut options = OpenOptions::new(cache_dir()?);
+    options.format = selection.format;
+    options.environments.clone_from(&selection.environments);
+    Dataset::open(name, options).map_err(Fault::usage)
+}
+
+fn read(
+    dataset: &Arc<Dataset>,
+    request: &Request,
+    backends: &Backends,
+    problems: &mut Vec<String>,
+) -> Result<Vec<PlannedTask>, Fault> {
+    let include = globs(&request.tasks.include)?;
+    let mut selected = Vec::new();
+    let mut seen = Vec::new();
+    for entry in dataset.entries() {
+        if request.tasks.limit.is_some_and(|limit| selected.len() >= limit) {
+            break;
+        }
+        let planned = entry.and_then(|entry| {
+            if seen.len() < 5 {
+                seen.push(entry.id.clone());
+            }
+            let wanted = include.as_ref().is_none_or(|globs| globs.is_match(&entry.id));
+            wanted.then(|| PlannedTask::new(dataset, entry, backends, &request.solver)).transpose()
+        });
+        match planned {
+            Ok(Some(task)) => selected.push(task),
+            Ok(None) => {}
+            Err(problem) => problems.push(problem.to_string()),
+        }
+    }
+    if selected.is_empty() {
+        let why = if seen.is_empty() {
+            problems.first().cloned().unwrap_or_else(|| "it holds no task".into())
+        } else {
+            format!("no task id matches; there are, among others: {}", seen.join(", "))
+        };
+        return Err(Fault::usage(anyhow!("data set {}: {why}", dataset.name())));
+    }
+    Ok(selected)
+}
+
+fn globs(patterns: &[String]) -> Result<Option<GlobSet>, Fault> {
+    if patterns.is_empty() {
+        return Ok(None);
+    }
+    let mut builder = GlobSetBuilder::new();
+    for pattern in patterns {
+        builder.add(Glob::new(pattern).map_err(Fault::usage)?);
+    }
+    builder.build().map(Some).map_err(Fault::usage)
+}
+
+fn record(dataset: &Dataset, tasks: &[PlannedTask]) -> DatasetRecord {
+    let mut hasher = Hasher::default();
+    for task in tasks {
+        hasher.update(task.name.task.as_bytes());
+        hasher.update(b"\0");
+        hasher.update(task.digest.to_string().as_bytes());
+        hasher.update(b"\n");
+    }
+    DatasetRecord { name: dataset.name().to_owned(), digest: hasher.finish(), tasks: tasks.len() as u64 }
+}
+
+/// The directory of unpacked tasks: `$XDG_CACHE_HOME/sandbox-bench`, else `~/.cache/sandbox-bench`.
+///
+/// # Errors
+/// Neither variable is set.
+pub fn cache_dir() -> Result<PathBuf, Fault> {
+    let from = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let base = from("XDG_CACHE_HOME").or_else(|| from("HOME").map(|home| home.join(".cache")));
+    let base = base.ok_or_else(|| Fault::usage(anyhow!("neither XDG_CACHE_HOME nor HOME is set")))?;
+    Ok(base.join("sandbox-bench"))
+}
+
+fn new_run_id() -> String {
+    let random = uuid::Uuid::now_v7().simple().to_string();
+    format!("{}-{}", Timestamp::now().strftime("%Y%m%d-%H%M%S"), &random[random.len() - 4..])
+}
+
+/// An open run: its directory, and what its trials share.
+pub struct Open {
+    /// The run directory.
+    pub directory: PathBuf,
+    /// What its trials share.
+    pub context: Arc<Context>,
+}
+
+/// Makes the run directory, writes the manifest, and begins the journal.
+///
+/// # Errors
+/// The directory cannot be written, or a variable to forward is not set.
+pub async fn begin(
+    request: &Request,
+    plan: &Plan,
+    watch: Progress,
+    interrupt: CancellationToken,
+) -> Result<Open, Fault> {
+    let forwarded = forwarded(&request.forward)?;
+    let directory = request.results.join(&plan.run);
+    let start = || -> anyhow::Result<(Journal, OutputStore, PackCache)> {
+        std::fs::create_dir_all(&directory)?;
+        files::replace_json(&directory.join("manifest.json"), &manifest(request, plan))?;
+        Ok((Journal::create(&directory)?, OutputStore::open(&directory)?, PackCache::new()?))
+    };
+    let (journal, outputs, packs) =
+        start().with_context(|| format!("run directory {}", directory.display())).map_err(Fault::evidence)?;
+    let started = Event::RunStarted { run: plan.run.clone(), schema_version: SCHEMA_VERSION.into() };
+    journal.commit(started).await.map_err(Fault::evidence)?;
+    let context = Context {
+        run: plan.run.clone(),
+        directory: directory.clone(),
+        journal,
+        outputs,
+        packs,
+        solver: request.solver.clone(),
+        forwarded,
+        limits: request.limits,
+        interrupt,
+        watch: Arc::new(watch),
+    };
+    Ok(Open { directory, context: Arc::new(context) })
+}
+
+fn forwarded(names: &[String]) -> Result<BTreeMap<String, SecretString>, Fault> {
+    names
+        .iter()
+        .map(|name| {
+            let value = std::env::var(name)
+                .map_err(|_| Fault::usage(anyhow!("--forward-env {name}: the variable is not set, or is not text")))?;
+            Ok((name.clone(), SecretString::from(value)))
+        })
+        .collect()
+}
+
+fn manifest(request: &Request, plan: &Plan) -> Manifest {
+    Manifest {
+        schema_version: SCHEMA_VERSION.into(),
+        run: plan.run.clone(),
+        started_at: Timestamp::now(),
+        binary_version: env!("CARGO_PKG_VERSION").into(),
+        binary_revision: option_env!("SANDBOX_BENCH_REVISION").map(str::to_owned),
+        host: host::describe(),
+        backends: plan.backends.values().map(|backend| backend.info().clone()).collect(),
+        datasets: plan.datasets.clone(),
+        solver: request.solver.to_string(),
+        plan: PlanSettings {
+            conditions: request.conditions.clone(),
+            replicates: request.replicates,
+            order: request.order.name().into(),
+            seed: request.seed,
+            concurrency: request.concurrency,
+            backend_concurrency: request.backend_concurrency.clone(),
+            max_attempts: request.max_attempts,
+            stop_after_passes: request.stop_after_passes,
+        },
+        trials: plan.trials.len() as u64,
+        forwarded_env: request.forward.clone(),
+    }
+}
+
+/// Makes or finds the warm artifacts that the plan's trials need.
+///
+/// # Errors
+/// The evidence cannot be written.
+pub async fn prewarm(
+    request: &Request,
+    plan: &Plan,
+    open: &Open,
+    progress: &Progress,
+    rebuild: bool,
+) -> Result<WarmSet, Fault> {
+    let named = plan.trials.iter().filter_map(|key| {
+        let name = TaskName { dataset: key.dataset.clone(), task: key.task.clone() };
+        Some((key, plan.tasks.get(&name)?.clone()))
+    });
+    let needs = warm::needs(named);
+    warm::ensure(&open.context, &plan.backends, needs, &request.artifacts, rebuild, progress)
+        .await
+        .map_err(Fault::evidence)
+}
+
+/// Runs the plan's trials.
+///
+/// # Errors
+/// The evidence cannot be written.
+pub async fn execute(
+    request: &Request,
+    plan: &Plan,
+    open: &Open,
+    warm: WarmSet,
+    progress: &Progress,
+) -> Result<(), Fault> {
+    let capped = |name: &String| plan.backends.get(name).and_then(|b| b.info().capabilities.max_concurrency);
+    let limit = |name: &String| request.backend_concurrency.get(name).copied().or_else(|| capped(name));
+    let work = Work {
+        tasks: plan.tasks.clone(),
+        backends: plan.backends.clone(),
+        trials: plan.trials.clone(),
+        warm,
+        concurrency: request.concurrency as usize,
+        backend_concurrency: plan
+            .backends
+            .keys()
+            .filter_map(|name| Some((name.clone(), limit(name)? as usize)))
+            .collect(),
+        max_attempts: request.max_attempts,
+        stop_after_passes: request.stop_after_passes,
+    };
+    dispatch::run(open.context.clone(), &work, progress).await.map_err(Fault::evidence)
+}
+
+/// Ends the journal and derives all files that follow from it.
+///
+/// # Errors
+/// The evidence cannot be written.
+pub async fn finish(open: Open) -> Result<Summary, Fault> {
+    let Open { directory, context } = open;
+    let interrupted = context.interrupt.is_cancelled();
+    let journal = context.journal.clone();
+    drop(context);
+    let ended = async {
+        journal.commit(Event::RunFinished { interrupted }).await?;
+        journal.close().await
+    };
+    ended.await.map_err(Fault::evidence)?;
+    derive(&directory)
+}
+
+/// Rebuilds all files of a run directory that follow from its journal.
+///
+/// # Errors
+/// The evidence cannot be read or written.
+pub fn derive(directory: &Path) -> Result<Summary, Fault> {
+    derived::write_derived(directory).map_err(Fault::evidence)
+}

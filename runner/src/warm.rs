@@ -1,0 +1,228 @@
+//! Warm artifacts of a run: found at the backend by fingerprint, given by the user, or built before the first trial, so
+//! that no trial's time contains the making of one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+
+use sandbox_bench_core::evidence::{Cleanup, Event, Failure, TrialKey};
+use sandbox_bench_core::{
+    Artifact, Backend, Call, Condition, Digest, ErrorKind, FailureClass, Grants, Phase, Tag, TagQuery,
+};
+use tokio::task::JoinSet;
+
+use crate::planned::PlannedTask;
+use crate::progress::Progress;
+use crate::trial::{self, Context, Start, Trial};
+
+/// Limit for listing or looking up artifacts.
+const LOOKUP_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// What is known of the artifacts that a run needs.
+#[derive(Default)]
+pub struct WarmSet {
+    artifacts: HashMap<(String, Digest), Result<Ready, Failure>>,
+}
+
+/// An artifact that trials can start from.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    /// The artifact.
+    pub artifact: Artifact,
+    /// How long it took to make, in microseconds; none if it was there already.
+    pub built_us: Option<u64>,
+}
+
+/// One environment that needs an artifact on one backend.
+pub struct Need {
+    /// Backend name.
+    pub backend: String,
+    /// A task with that environment.
+    pub task: Arc<PlannedTask>,
+}
+
+impl WarmSet {
+    /// Id of the artifact for an environment.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn artifact(&self, backend: &str, fingerprint: &Digest) -> Result<String, Failure> {
+        match self.artifacts.get(&(backend.to_owned(), fingerprint.clone())) {
+            Some(Ok(ready)) => Ok(ready.artifact.id.clone()),
+            Some(Err(failure)) => Err(failure.clone()),
+            None => Err(failure("no warm artifact was made for this environment".into())),
+        }
+    }
+
+    /// All artifacts and failures, by backend.
+    #[must_use]
+    pub fn by_backend(&self, backend: &str) -> (Vec<&Ready>, Vec<&Failure>) {
+        let mut ready = Vec::new();
+        let mut failed = Vec::new();
+        for ((name, _), result) in &self.artifacts {
+            match result {
+                Ok(one) if name == backend => ready.push(one),
+                Err(one) if name == backend => failed.push(one),
+                _ => {}
+            }
+        }
+        ready.sort_by(|a, b| a.artifact.id.cmp(&b.artifact.id));
+        (ready, failed)
+    }
+}
+
+fn failure(message: String) -> Failure {
+    Failure { class: FailureClass::Startup, phase: Phase::Environment, message, error_kind: None, retryable: false }
+}
+
+/// One need for each backend and environment that has a trial of the condition `warm`.
+#[must_use]
+pub fn needs<'a>(trials: impl Iterator<Item = (&'a TrialKey, Arc<PlannedTask>)>) -> Vec<Need> {
+    let mut needs = BTreeMap::new();
+    for (key, task) in trials.filter(|(key, _)| key.condition == Condition::Warm) {
+        if let Some(Ok(setup)) = task.setups.get(&key.backend) {
+            let slot = (key.backend.clone(), setup.fingerprint.clone());
+            needs.entry(slot).or_insert(Need { backend: key.backend.clone(), task });
+        }
+    }
+    needs.into_values().collect()
+}
+
+/// Finds or makes an artifact for every need; backends work side by side, each one by one. `given` holds ids that the
+/// user named, by backend. With `rebuild`, artifacts that are there already are not looked for.
+///
+/// # Errors
+/// The evidence cannot be written.
+pub async fn ensure(
+    context: &Arc<Context>,
+    backends: &BTreeMap<String, Arc<dyn Backend>>,
+    needs: Vec<Need>,
+    given: &BTreeMap<String, Vec<String>>,
+    rebuild: bool,
+    progress: &Progress,
+) -> io::Result<WarmSet> {
+    let mut by_backend: BTreeMap<String, Vec<Need>> = BTreeMap::new();
+    for need in needs {
+        by_backend.entry(need.backend.clone()).or_default().push(need);
+    }
+    let mut jobs = JoinSet::new();
+    for (name, needs) in by_backend {
+        let Some(backend) = backends.get(&name).cloned() else { continue };
+        let (context, progress) = (context.clone(), progress.clone());
+        let given = given.get(&name).cloned().unwrap_or_default();
+        jobs.spawn(async move { on_backend(&context, &backend, needs, &given, rebuild, &progress).await });
+    }
+    let mut set = WarmSet::default();
+    while let Some(joined) = jobs.join_next().await {
+        set.artifacts.extend(joined.map_err(io::Error::other)??);
+    }
+    Ok(set)
+}
+
+type Results = Vec<((String, Digest), Result<Ready, Failure>)>;
+
+async fn on_backend(
+    context: &Context,
+    backend: &Arc<dyn Backend>,
+    needs: Vec<Need>,
+    given: &[String],
+    rebuild: bool,
+    progress: &Progress,
+) -> io::Result<Results> {
+    let name = backend.info().name.clone();
+    let known = known_artifacts(context, backend, given, rebuild).await;
+    let mut results = Vec::new();
+    for (number, need) in needs.iter().enumerate() {
+        let Some(Ok(setup)) = need.task.setups.get(&name) else { continue };
+        let slot = (name.clone(), setup.fingerprint.clone());
+        let result = match &known {
+            _ if context.interrupt.is_cancelled() => Err(failure("the run was interrupted".into())),
+            Err(failure) => Err(failure.clone()),
+            Ok(known) => match known.get(&setup.fingerprint) {
+                Some(artifact) => {
+                    context.journal.append(Event::ArtifactReady { artifact: artifact.clone() }).await?;
+                    Ok(Ready { artifact: artifact.clone(), built_us: None })
+                }
+                None if backend.info().capabilities.snapshot => {
+                    progress.prewarming(&name, &need.task.name.task);
+                    build(context, backend, need, number).await?
+                }
+                None => Err(Failure {
+                    class: FailureClass::Unavailable,
+                    ..failure(format!("the {name} backend has no warm artifacts"))
+                }),
+            },
+        };
+        progress.prewarmed(&name, &need.task.name.task, result.as_ref());
+        results.push((slot, result));
+    }
+    Ok(results)
+}
+
+/// Artifacts that are there already, by fingerprint. Those that the user named must exist; they win.
+async fn known_artifacts(
+    context: &Context,
+    backend: &Arc<dyn Backend>,
+    given: &[String],
+    rebuild: bool,
+) -> Result<HashMap<Digest, Artifact>, Failure> {
+    let tag = Tag::new(&context.run, "artifacts");
+    let call = Call::new(tag, LOOKUP_LIMIT, Arc::new(Grants::default())).with_cancel(context.interrupt.child_token());
+    let mut known = HashMap::new();
+    if !rebuild && backend.info().capabilities.snapshot {
+        match backend.artifacts(&call, &TagQuery::All).await {
+            Ok(listed) => {
+                known.extend(listed.into_iter().filter(|a| a.ready).filter_map(|a| Some((a.fingerprint.clone()?, a))))
+            }
+            Err(error) if *error.kind() == ErrorKind::Unsupported => {}
+            Err(error) => return Err(failure(format!("cannot list warm artifacts: {error}"))),
+        }
+    }
+    for id in given {
+        let artifact = backend.artifact(&call, id).await;
+        let artifact = artifact.map_err(|error| failure(format!("the warm artifact {id} cannot be used: {error}")))?;
+        let Some(fingerprint) = artifact.fingerprint.clone() else {
+            return Err(failure(format!(
+                "the warm artifact {id} does not say which environment it holds; make it with `sandbox-bench prewarm`"
+            )));
+        };
+        known.insert(fingerprint, artifact);
+    }
+    Ok(known)
+}
+
+async fn build(
+    context: &Context,
+    backend: &Arc<dyn Backend>,
+    need: &Need,
+    number: usize,
+) -> io::Result<Result<Ready, Failure>> {
+    let name = &backend.info().name;
+    let Some(Ok(setup)) = need.task.setups.get(name) else {
+        return Ok(Err(failure("the task is unavailable on this backend".into())));
+    };
+    let task = match need.task.load() {
+        Ok(task) => task,
+        Err(problem) => return Ok(Err(failure(problem.to_string()))),
+    };
+    let trial = Trial {
+        key: TrialKey {
+            backend: name.clone(),
+            condition: Condition::Cold,
+            dataset: need.task.name.dataset.clone(),
+            task: need.task.name.task.clone(),
+            replicate: 0,
+        },
+        attempt: 1,
+        tag: Tag::new(&context.run, &format!("warm-{name}-{number}")),
+        task,
+        backend: backend.clone(),
+        setup: setup.clone(),
+        start: Start::Cold,
+    };
+    let prewarmed = trial::prewarm(context, &trial).await?;
+    if let Cleanup::Unconfirmed { why } = &prewarmed.cleanup {
+        tracing::warn!(backend = name, why, "the sandbox that a warm artifact was made in may still exist");
+    }
+    Ok(prewarmed.artifact.map(|artifact| Ready { artifact, built_us: Some(prewarmed.total_us) }))
+}

@@ -1,0 +1,145 @@
+//! The end of sandboxes, and handles to them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use sandbox_bench_core::{
+    Completion, Destruction, ExecSpec, Input, SandboxRef, SandboxSpec, Stage, TagQuery, TailSink,
+};
+
+use super::beats;
+use crate::check::{Check, refused, same};
+use crate::ensure;
+use crate::harness::{Collected, Handle, Harness};
+
+const GONE: &[&str] = &["sandbox_lost", "not_found"];
+
+pub async fn destroying_twice_is_confirmed_twice(h: &Harness) -> Check {
+    let s = h.sandbox().await?;
+    h.sh(&s, "true").await?;
+    for _ in 0..2 {
+        h.destroy(&s).await?;
+        same("sandboxes after destroy", h.found(TagQuery::Exact(s.reference().tag.clone())).await?, Vec::new())?;
+    }
+    Ok(())
+}
+
+pub async fn what_never_existed_is_confirmed_gone(h: &Harness) -> Check {
+    // As long as the ids of containers are, and of no backend's making.
+    let reference =
+        SandboxRef { id: "0123456789abcdef".repeat(4), tag: h.tag(), backend: h.backend.info().name.clone() };
+    same("destroy", h.backend.destroy(&h.call(), &reference).await?, Destruction::Confirmed)?;
+    refused("attach", h.backend.attach(&h.call(), &reference).await, GONE).map(drop)
+}
+
+pub async fn ids_are_never_taken_for_paths(h: &Harness) -> Check {
+    let s = h.sandbox().await?;
+    let long = "x".repeat(10_000);
+    let up = format!("../{}", s.reference().id);
+    for id in ["", ".", "..", "../..", "/", "a/b", "*", "%2e%2e", "nul\0", "ü", "-f", up.as_str(), long.as_str()] {
+        let reference = SandboxRef { id: id.to_owned(), ..s.reference().clone() };
+        // Both are right: it is no id of this backend, and nothing of that name is there.
+        match h.backend.destroy(&h.call(), &reference).await {
+            Ok(Destruction::Confirmed) => {}
+            Ok(other) => return same(&format!("destroy of {id:?}"), other, Destruction::Confirmed),
+            result => drop(refused(&format!("destroy of {id:?}"), result, &["invalid_request", "not_found"])?),
+        }
+        let kinds = ["not_found", "invalid_request", "sandbox_lost"];
+        refused(&format!("attach to {id:?}"), h.backend.attach(&h.call(), &reference).await, &kinds)?;
+    }
+    same("the sandbox beside all this", h.sh(&s, "echo alive").await?, "alive".into())
+}
+
+pub async fn a_busy_sandbox_is_destroyed_at_once(h: &Harness) -> Check {
+    let s = h.sandbox().await?;
+    let sink = Collected::default();
+    let script =
+        format!("trap '' TERM INT; {} echo started; while :; do sleep 0.1; done", beats::starting(&["busy"], ""));
+    let spec = ExecSpec::sh(&script).timeout(Duration::from_secs(50));
+    let call = h.call();
+    let (ran, destroyed) = tokio::join!(h.exec_into(&call, &s, &spec, &sink), async {
+        let seen = sink.shows("started", h.pace.soon).await;
+        let start = Instant::now();
+        h.destroy(&s).await?;
+        seen.map(|()| (start.elapsed(), Instant::now()))
+    });
+    let (took, gone_at) = destroyed?;
+    ensure!(took < h.pace.soon, "destroying a busy sandbox took {took:?}");
+    ensure!(gone_at.elapsed() < h.pace.soon, "its command returned {:?} after it was gone", gone_at.elapsed());
+    // Whatever a kill looks like to the backend, a lost sandbox has no exit code.
+    let ran = ran?;
+    let lost = [Completion::SandboxLost, Completion::TransportLost].contains(&ran.report.completion);
+    ensure!(lost, "a command whose sandbox was destroyed ended with: {}", ran.report.completion);
+    same("what it had written", ran.stdout, b"started\n".to_vec())
+}
+
+/// Every use of a sandbox that is gone is an error that says so.
+async fn unusable(h: &Harness, s: &Handle) -> Check {
+    match s.exec(&h.call(), &ExecSpec::new(["true"]), &TailSink::new(0)).await {
+        Ok(report) => same("exec", report.completion, Completion::SandboxLost)?,
+        result => drop(refused("exec", result, GONE)?),
+    }
+    let input = Input::bytes("f", "/tmp/f", Stage::Setup, 0o644, "x");
+    refused("upload", h.upload(s, &[input]).await, GONE)?;
+    let to = h.host_path();
+    refused("download", s.download(&h.call(), "/etc/passwd", &to, 1 << 20).await, GONE)?;
+    ensure!(!to.exists(), "a failed download left a file on the host");
+    refused("observe", s.observe(&h.call()).await, GONE)?;
+    refused("attach", h.backend.attach(&h.call(), s.reference()).await, GONE).map(drop)
+}
+
+pub async fn a_destroyed_sandbox_cannot_be_used(h: &Harness) -> Check {
+    let s = h.sandbox().await?;
+    h.sh(&s, "true").await?;
+    h.destroy(&s).await?;
+    unusable(h, &s).await
+}
+
+pub async fn destroying_one_leaves_the_others_alone(h: &Harness) -> Check {
+    let (a, b) = (h.sandbox().await?, h.sandbox().await?);
+    h.exec(&b, &ExecSpec::sh(&beats::starting(&["other"], "true"))).await?.text()?;
+    h.destroy(&a).await?;
+    beats::alive(h, &b, &["other"]).await
+}
+
+/// A sandbox with settings and state of its own.
+async fn distinctive(h: &Harness) -> Check<Handle> {
+    let env = BTreeMap::from([("OF_THE_SANDBOX".to_owned(), "yes".to_owned())]);
+    let s = h.create(&SandboxSpec { env, workdir: Some("/usr".into()), ..h.spec() }).await?.sandbox;
+    h.put(&s, "/conformance/state", "kept").await?;
+    Ok(s)
+}
+
+const DISTINCTIVE: &str = "cat /conformance/state; echo; echo $OF_THE_SANDBOX; pwd";
+
+pub async fn attaching_gives_the_same_sandbox(h: &Harness) -> Check {
+    let s = distinctive(h).await?;
+    let attached = h.backend.attach(&h.call(), s.reference()).await?;
+    same("its reference", attached.reference(), s.reference())?;
+    same("files, variables and directory", h.sh(&attached, DISTINCTIVE).await?, "kept\nyes\n/usr".into())?;
+    h.sh(&attached, "echo changed > /conformance/state").await?;
+    same("a change, seen by the first handle", h.sh(&s, "cat /conformance/state").await?, "changed".into())
+}
+
+pub async fn another_process_can_attach_and_destroy(h: &Harness) -> Check {
+    let s = distinctive(h).await?;
+    let again = h.connect_again().await?;
+    let attached = again.attach(&h.call(), s.reference()).await?;
+    same("files, variables and directory", h.sh(&attached, DISTINCTIVE).await?, "kept\nyes\n/usr".into())?;
+    let found = again.find(&h.call(), &TagQuery::Exact(s.reference().tag.clone())).await?;
+    same("what the other connection finds", found.iter().map(|f| &f.reference).collect(), vec![s.reference()])?;
+    same("destroy", again.destroy(&h.call(), s.reference()).await?, Destruction::Confirmed)?;
+    unusable(h, &s).await
+}
+
+pub async fn dropping_a_handle_ends_nothing(h: &Harness) -> Check {
+    let s = distinctive(h).await?;
+    let reference = s.reference().clone();
+    drop(s);
+    same("what its tag finds", h.found(TagQuery::Exact(reference.tag.clone())).await?, vec![reference.id.clone()])?;
+    if h.can().attach {
+        let attached = h.backend.attach(&h.call(), &reference).await?;
+        same("its state", h.sh(&attached, DISTINCTIVE).await?, "kept\nyes\n/usr".into())?;
+    }
+    Ok(())
+}
