@@ -30,7 +30,7 @@ pub(crate) async fn upload(engine: &Engine, call: &Call, container: &str, inputs
     call.meter.api_call();
     let request = engine.docker.upload_to_container(container, Some(options), bollard::body_try_stream(stream));
     let answer = bounded(call, &what, request).await?;
-    let bytes = task.finish().await?;
+    let bytes = bounded(call, &what, task.finish()).await??;
     answer.map_err(|e| lost(container, error::map(&what, e)))?;
     Ok(Uploaded { bytes, proof: UploadProof::Acknowledged })
 }
