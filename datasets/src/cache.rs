@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sandbox_bench_core::Digest;
 
@@ -34,6 +35,9 @@ impl Kind {
     }
 }
 
+/// No archive takes this long to unpack.
+const MAX_SCRATCH_AGE: Duration = Duration::from_secs(24 * 3600);
+
 /// The cache below one directory, which is made when first needed.
 #[derive(Debug, Clone)]
 pub(crate) struct Cache {
@@ -62,7 +66,7 @@ impl Cache {
         }
         let failed = |error: io::Error| Fault::io("write to the cache", &parent, &error);
         fs::create_dir_all(&parent).map_err(failed)?;
-        let scratch = tempfile::Builder::new().prefix(".new-").tempdir_in(&parent).map_err(failed)?;
+        let scratch = self.scratch().map_err(failed)?;
         let content = scratch.path().join("content");
         fs::create_dir(&content).map_err(failed)?;
         fill(&content)?;
@@ -72,6 +76,20 @@ impl Cache {
             Err(_) if place.is_dir() => Ok(place),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    /// A directory for work in progress, on the same file system. What killed processes left there goes after a day.
+    fn scratch(&self) -> io::Result<tempfile::TempDir> {
+        let parent = self.root.join("scratch");
+        fs::create_dir_all(&parent)?;
+        for entry in fs::read_dir(&parent)?.flatten() {
+            let age =
+                entry.metadata().and_then(|metadata| metadata.modified()).ok().and_then(|time| time.elapsed().ok());
+            if age.is_some_and(|age| age > MAX_SCRATCH_AGE) && fs::remove_dir_all(entry.path()).is_err() {
+                tracing::warn!(path = %entry.path().display(), "cannot remove an abandoned directory of the cache");
+            }
+        }
+        tempfile::tempdir_in(parent)
     }
 }
 
@@ -104,8 +122,8 @@ mod tests {
             }
         });
         assert!(fills.load(Ordering::Relaxed) >= 1);
-        let kept: Vec<_> = fs::read_dir(root.path().join("not/yet/there/archives-1")).unwrap().collect();
-        assert_eq!(kept.len(), 1, "no scratch directory is left");
+        assert_eq!(fs::read_dir(root.path().join("not/yet/there/archives-1")).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(root.path().join("not/yet/there/scratch")).unwrap().count(), 0);
     }
 
     #[test]
@@ -120,5 +138,20 @@ mod tests {
         });
         assert_eq!(result, Err(fault));
         assert_eq!(fs::read_dir(root.path().join("archives-1")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(root.path().join("scratch")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_goes_after_a_day() {
+        let root = tempfile::tempdir().unwrap();
+        let abandoned = root.path().join("scratch/abandoned");
+        let recent = root.path().join("scratch/recent");
+        for directory in [&abandoned, &recent] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let long_ago = std::time::SystemTime::now() - 2 * MAX_SCRATCH_AGE;
+        fs::File::open(&abandoned).unwrap().set_modified(long_ago).unwrap();
+        Cache::new(root.path().to_owned()).directory(Kind::Archive, &Digest::of(b"x"), |_| Ok(())).unwrap();
+        assert!(!abandoned.exists() && recent.exists());
     }
 }

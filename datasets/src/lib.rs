@@ -4,6 +4,24 @@
 //! turns one entry into a [`task::Task`] whose files lie in a cache directory of ours, or in place when they need no
 //! correction. Nothing that a data set contains can make a loader panic, run without bound, or write outside that
 //! directory.
+//!
+//! # What is a data set
+//!
+//! The name `smoke` (bundled), or a path:
+//!
+//! * a **task directory**: `task.toml` makes it a Harbor task, `task.yaml` a terminal-bench 1 task;
+//! * a **row file**: `*.jsonl`, `*.ndjson`, `*.parquet`, or `*.json` with an array. The keys of a row say what it is:
+//!   `task_files` or `task_binary` (an archive with a task), or `instance_id` and `patch` (SWE-smith);
+//! * an **archive** (`*.tar`, `*.tar.gz`, `*.tgz`) of one task directory or of several;
+//! * a **directory** of any of these, which is the union of them in name order, [`Limits::depth`] levels deep. Names
+//!   that begin with `.` or `README`, and `environments`, are passed over.
+//!
+//! Ids come from the task's name, its directory, its archive or its row, and must be unique. Only rows of
+//! `<source>/tasks.parquet` in a directory of sources are told apart by `<source>/`.
+//!
+//! `environments/<repository key>/` beside a SWE-smith row file (or below [`OpenOptions::environments`]) holds a
+//! `Dockerfile` with its context that stands for the repository's published image, and optionally `environment.toml`
+//! with `workdir`, `test_command`, `timeout_sec` and `parser = "pytest"`.
 
 mod archive;
 mod bundled;

@@ -1,7 +1,7 @@
 //! One normalized task, whatever form it was written in.
 //!
-//! A [`Task`] promises that its files are safe to use: they lie in a directory of our own, every path stays inside it,
-//! and each [`FileSet`] names the part that one stage of the trial may see.
+//! A [`Task`] promises that its files are safe to use: every path and link stays inside its directory, which is one of
+//! our own or the user's own task directory, and each [`FileSet`] names the part that one stage of the trial may see.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

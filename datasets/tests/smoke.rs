@@ -39,3 +39,17 @@ fn every_bundled_task_loads_and_has_a_gold_solution() {
         assert_eq!(recipe.unsupported, None, "{}", task.id);
     }
 }
+
+#[test]
+fn loaders_share_a_cache() {
+    let cache = tempfile::tempdir().unwrap();
+    let load_all = || {
+        let dataset = Dataset::open(BUNDLED, OpenOptions::new(cache.path())).unwrap();
+        dataset.entries().map(|entry| dataset.load(&entry.unwrap()).unwrap()).collect::<Vec<_>>()
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(load_all)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
+}

@@ -89,7 +89,7 @@ impl Hub {
             .map_err(|error| FetchError::InvalidSpec(format!("no HTTP client can be made: {}", error.without_url())))?;
         Ok(Self {
             client,
-            endpoint: endpoint(&spec.endpoint)?,
+            endpoint: endpoint(&spec.endpoint, spec.token.is_some())?,
             dataset,
             revision: spec.revision.clone(),
             authorization: authorization.transpose()?,

@@ -145,14 +145,15 @@ fn checked(path: &str) -> Result<&Path, FetchError> {
     }
 }
 
-/// The endpoint as an address: https, or http to this machine only.
-fn endpoint(text: &str) -> Result<Url, FetchError> {
+/// The endpoint as an address. A token goes over https only, or to this machine.
+fn endpoint(text: &str, with_token: bool) -> Result<Url, FetchError> {
     let invalid = |why: &str| FetchError::InvalidSpec(format!("the endpoint {text:?} {why}"));
     let url = Url::parse(text).map_err(|_| invalid("is no address"))?;
     let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     match url.scheme() {
         "https" => Ok(url),
-        "http" if local => Ok(url),
+        "http" if local || !with_token => Ok(url),
+        "http" => Err(invalid("is not https, and a token would be readable on the way")),
         _ => Err(invalid("is not https")),
     }
 }
@@ -171,11 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_is_for_this_machine() {
-        assert!(endpoint("https://example.com").is_ok());
-        assert!(endpoint("http://127.0.0.1:1234").is_ok());
-        for bad in ["http://example.com", "ftp://example.com", "example.com", ""] {
-            assert!(endpoint(bad).is_err(), "{bad:?}");
+    fn no_token_goes_over_plain_http() {
+        assert!(endpoint("https://example.com", true).is_ok());
+        assert!(endpoint("http://127.0.0.1:1234", true).is_ok());
+        assert!(endpoint("http://example.com", true).is_err());
+        assert!(endpoint("http://example.com", false).is_ok());
+        for bad in ["ftp://example.com", "example.com", ""] {
+            assert!(endpoint(bad, false).is_err(), "{bad:?}");
         }
     }
 

@@ -229,3 +229,39 @@ fn an_empty_directory_is_a_fault() {
     let place = Place::new();
     assert!(place.problem("").contains("there are no tasks"));
 }
+
+/// The expected digests were computed by the packager of Harbor 0.26.0 on the same files.
+#[test]
+fn the_digest_is_harbors() {
+    let place = Place::new();
+    for (path, content) in [
+        ("task.toml", "version = \"1.0\"\n"),
+        ("instruction.md", "Do it.\n"),
+        ("README.md", "notes\n"),
+        ("notes.txt", "not part of it\n"),
+        ("environment/Dockerfile", "FROM debian\n"),
+        ("environment/a-b", "1"),
+        ("environment/a/b", "2"),
+        ("environment/__pycache__/x.pyc", "3"),
+        ("environment/x.swp", "4"),
+        ("tests/test.sh", "#!/bin/sh\n"),
+        ("tests/.harborignore", "*.log\n!keep.log\nbig/\n"),
+        ("tests/a.log", "5"),
+        ("tests/keep.log", "6"),
+        ("tests/big/file", "7"),
+        ("tests/sub/.harborignore", "/only-here\n"),
+        ("tests/sub/only-here", "8"),
+        ("tests/sub/deeper/only-here", "9"),
+        ("solution/solve.sh", "#!/bin/sh\n"),
+        ("steps/one/tests/x", "10"),
+        ("steps/one/tests/.harborignore", "x\n"),
+        ("steps/one/instruction.md", "11"),
+    ] {
+        place.write(&format!("t/{path}"), content);
+    }
+    symlink("Dockerfile", place.path("t/environment/link")).unwrap();
+    let digest = || place.tasks("t")[0].digest.hex();
+    assert_eq!(digest(), "b9c8b40cf740a2fb953d559c24509a5642a223ca3aea72b686120070fd047190");
+    place.write("t/.gitignore", "notes\n*.swp\n/environment/a\n");
+    assert_eq!(digest(), "0a18e815f15e4b8bb957a695593b9b7bdc9380c7a690ecee14eaacebba9384e5");
+}
