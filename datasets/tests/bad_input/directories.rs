@@ -265,3 +265,30 @@ fn the_digest_is_harbors() {
     place.write("t/.gitignore", "notes\n*.swp\n/environment/a\n");
     assert_eq!(digest(), "0a18e815f15e4b8bb957a695593b9b7bdc9380c7a690ecee14eaacebba9384e5");
 }
+
+#[test]
+fn deep_nesting_is_refused_in_every_language() {
+    let deep = 200_000;
+    let place = harbor(|place| place.write("t/task.toml", format!("a = {}", "[".repeat(deep))));
+    assert!(place.problem("t").contains("task.toml line 1"));
+    let tables = harbor(|place| place.write("t/task.toml", format!("[{}]", "a.".repeat(deep))));
+    assert_eq!(tables.problems("t").len(), 1);
+    let pattern = harbor(|place| {
+        place.write("t/.gitignore", "{".repeat(deep));
+        place.write("t/tests/.harborignore", "[".repeat(deep));
+        place.write("t/environment/Dockerfile", format!("FROM {}", "${A:-".repeat(deep)));
+    });
+    assert_eq!(pattern.problems("t").len(), 1);
+    for yaml in ["[".repeat(deep), "- ".repeat(deep), format!("instruction: &a [{}]\ndifficulty: *a", "[".repeat(deep))]
+    {
+        let place = Place::new();
+        place.write("t/task.yaml", yaml);
+        place.write("t/docker-compose.yaml", "");
+        place.write("t/run-tests.sh", "");
+        assert!(place.problem("t").contains("task.yaml"));
+    }
+    let rows = Place::new();
+    rows.write("rows.jsonl", "[".repeat(deep));
+    rows.write("rows.json", format!("[{}", "{\"a\":".repeat(deep)));
+    assert_eq!(rows.problems("").len(), 2);
+}
