@@ -24,9 +24,10 @@ pub(crate) fn of_files<'a>(tree: &Tree, files: impl Iterator<Item = &'a Entry>) 
     Ok(hasher.finish())
 }
 
-/// The fingerprint of an environment: everything that its warm artifact is made from. It knows no host paths.
-pub(crate) fn of_environment(
-    image: &ImageSpec,
+/// The fingerprint of an environment: everything that its warm artifact may be made from, `images` being the ways to it.
+/// It knows no host paths.
+pub(crate) fn of_environment<'a>(
+    images: impl IntoIterator<Item = &'a ImageSpec>,
     files: Option<&FileSet>,
     env: &BTreeMap<String, String>,
     workdir: Option<&str>,
@@ -34,13 +35,15 @@ pub(crate) fn of_environment(
 ) -> Result<Digest, Fault> {
     let mut parts = Parts::default();
     parts.text("sandbox-bench-environment-1");
-    match image {
-        ImageSpec::Image(name) => parts.texts(["image", name]),
-        ImageSpec::Dockerfile { context, dockerfile, .. } => {
-            parts.texts(["dockerfile", dockerfile]);
-            parts.files(context, limits)?;
+    for image in images {
+        match image {
+            ImageSpec::Image(name) => parts.texts(["image", name]),
+            ImageSpec::Dockerfile { context, dockerfile, .. } => {
+                parts.texts(["dockerfile", dockerfile]);
+                parts.files(context, limits)?;
+            }
+            ImageSpec::Base => parts.text("base"),
         }
-        ImageSpec::Base => parts.text("base"),
     }
     if let Some(files) = files {
         parts.text("files");

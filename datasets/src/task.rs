@@ -112,10 +112,10 @@ pub enum ImageSpec {
 pub struct Environment {
     /// What to start from.
     pub image: ImageSpec,
-    /// Other ways to the same environment, best first, for backends that cannot take `image`: the Dockerfile that a
-    /// published image was built from, or the name under which an image was published earlier.
+    /// Other ways to the same environment, best first, for backends that cannot take `image` or cannot get it: the
+    /// Dockerfile that a published image was built from, or the name under which an image was published earlier.
     pub alternatives: Vec<ImageSpec>,
-    /// Fingerprint of `image`, `files`, and the variables: equal fingerprints share one warm artifact.
+    /// Fingerprint of `image`, `alternatives`, `files`, and the variables: equal fingerprints share one warm artifact.
     pub fingerprint: Digest,
     /// Limit for building and starting.
     pub build_timeout: Duration,

@@ -13,6 +13,7 @@ use sandbox_bench_core::{
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use crate::environment::Setup;
 use crate::plan::TaskName;
 use crate::planned::PlannedTask;
 use crate::progress::Progress;
@@ -64,6 +65,8 @@ struct Dispatcher<'a> {
 struct Finished {
     waiting: Waiting,
     session: Option<SessionKey>,
+    /// How its environment was to be made; none if it was not run at all.
+    setup: Option<Arc<Setup>>,
     attempt: Attempt,
 }
 
@@ -153,7 +156,7 @@ impl Dispatcher<'_> {
         if key.condition != Condition::Reuse {
             return None;
         }
-        let setup = self.planned(key)?.setups.get(&key.backend)?.as_ref().ok()?;
+        let setup = self.planned(key)?.setup(&key.backend, &self.context.missing).ok()?;
         Some((key.backend.clone(), setup.fingerprint.clone()))
     }
 
@@ -169,7 +172,7 @@ impl Dispatcher<'_> {
                 let digest = self.planned(&waiting.key).map_or_else(|| Digest::of(b""), |task| task.digest.clone());
                 let attempt = not_run(&self.context.run, &waiting, tag, digest, failure);
                 *self.running.entry(waiting.key.backend.clone()).or_default() += 1;
-                self.settle(Finished { waiting, session: None, attempt }).await
+                self.settle(Finished { waiting, session: None, setup: None, attempt }).await
             }
             Ok(trial) => {
                 let session = self.session_key(&waiting.key);
@@ -179,7 +182,7 @@ impl Dispatcher<'_> {
                 let context = self.context.clone();
                 self.jobs.spawn(async move {
                     let attempt = trial::attempt(&context, &trial).await?;
-                    Ok(Finished { waiting, session, attempt })
+                    Ok(Finished { waiting, session, setup: Some(trial.setup), attempt })
                 });
                 Ok(())
             }
@@ -194,11 +197,7 @@ impl Dispatcher<'_> {
         let planned = self.planned(key).ok_or_else(|| unavailable("the task is not part of the plan".into()))?.clone();
         let backend =
             self.work.backends.get(&key.backend).ok_or_else(|| unavailable("the backend is not connected".into()))?;
-        let setup = match planned.setups.get(&key.backend) {
-            Some(Ok(setup)) => setup.clone(),
-            Some(Err(why)) => return Err(unavailable(why.clone())),
-            None => return Err(unavailable("the backend is not part of the plan".into())),
-        };
+        let setup = planned.setup(&key.backend, &self.context.missing).map_err(|why| unavailable(why.into()))?.clone();
         let start = match key.condition {
             Condition::Cold => Start::Cold,
             Condition::Warm => Start::Warm(self.work.warm.artifact(&key.backend, &setup.fingerprint)?),
@@ -213,16 +212,17 @@ impl Dispatcher<'_> {
 
     /// Takes a finished attempt: journals it, shows it, and queues a further one where that makes sense.
     async fn settle(&mut self, finished: Finished) -> io::Result<()> {
-        let Finished { waiting, session, mut attempt } = finished;
+        let Finished { waiting, session, setup, mut attempt } = finished;
         if let Some(running) = self.running.get_mut(&waiting.key.backend) {
             *running = running.saturating_sub(1);
         }
         if let Some(session) = session {
             self.busy.remove(&session);
         }
-        let again = attempt.failure.as_ref().is_some_and(|failure| failure.retryable)
-            && waiting.attempt < self.work.max_attempts
-            && !self.stopping();
+        let other_way = self.other_way(&waiting.key, setup.as_deref(), attempt.failure.as_ref());
+        let repeatable = attempt.failure.as_ref().is_some_and(|failure| failure.retryable)
+            && waiting.attempt < self.work.max_attempts;
+        let again = (other_way || repeatable) && !self.stopping();
         attempt.last = !again;
         self.context.journal.commit(Event::AttemptFinished { attempt: Box::new(attempt.clone()) }).await?;
         self.passes += u64::from(attempt.accepted());
@@ -232,6 +232,13 @@ impl Dispatcher<'_> {
             queue.push_front(Waiting { attempt: waiting.attempt + 1, ..waiting });
         }
         Ok(())
+    }
+
+    /// True if the attempt shows that its image cannot be had, and the task's environment can be made in another way. It
+    /// is not a repetition of what failed, so the limit of attempts does not count.
+    fn other_way(&self, key: &TrialKey, setup: Option<&Setup>, failure: Option<&Failure>) -> bool {
+        let (Some(setup), Some(failure), Some(planned)) = (setup, failure, self.planned(key)) else { return false };
+        planned.other_way(&key.backend, setup, failure, &self.context.missing)
     }
 
     async fn close_sessions(&mut self) {

@@ -1,7 +1,8 @@
 //! Decides, before anything is spent, how a task's environment is made on a backend — or why it cannot be.
 //!
 //! Faithful by default: the task's own image or Dockerfile where the backend can, else its recipe replayed on the
-//! backend's general base. Which way was taken is part of the evidence.
+//! backend's general base. Where a task names several, all ways are kept, best first: that an image cannot be had shows
+//! only when it is tried. Which way was taken is part of the evidence.
 
 use std::collections::BTreeMap;
 
@@ -34,15 +35,25 @@ pub struct Setup {
     pub user: Option<String>,
 }
 
-/// Chooses the way for `task` on `backend`.
+/// The ways for `task` on `backend`, best first; there is at least one.
 ///
 /// # Errors
 /// Why the task is unavailable there, as a sentence for the user.
-pub fn choose(task: &Task, backend: &BackendInfo) -> Result<Setup, String> {
-    let capabilities = &backend.capabilities;
+pub fn choose(task: &Task, backend: &BackendInfo) -> Result<Vec<Setup>, String> {
     check_requirements(task, backend)?;
     let environment = &task.environment;
-    let mut setup = match &environment.image {
+    let best = setup(&environment.image, task, backend);
+    let others = environment.alternatives.iter().filter_map(|image| setup(image, task, backend).ok());
+    match best {
+        Ok(best) => Ok(std::iter::once(best).chain(others).collect()),
+        Err(why) => Some(others.collect::<Vec<_>>()).filter(|others| !others.is_empty()).ok_or(why),
+    }
+}
+
+fn setup(image: &ImageSpec, task: &Task, backend: &BackendInfo) -> Result<Setup, String> {
+    let capabilities = &backend.capabilities;
+    let environment = &task.environment;
+    let mut setup = match image {
         ImageSpec::Image(image) => from_image(image, capabilities)?,
         ImageSpec::Dockerfile { context, dockerfile, recipe } => {
             if capabilities.dockerfile {

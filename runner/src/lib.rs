@@ -1,6 +1,6 @@
 //! The runner: plan → trials → evidence. The binary `sandbox-bench` is [`cli`] and nothing else.
 //!
-//! * [`plan`], [`planned`], [`environment`]: what is to be run, and how, decided before anything is spent;
+//! * [`plan`], [`planned`], [`environment`], [`ways`]: what is to be run, and how, decided before anything is spent;
 //! * [`warm`], [`dispatch`], [`trial`]: running it;
 //! * [`journal`], [`outputs`]: what is written down;
 //! * [`progress`]: what a person sees meanwhile.
@@ -24,3 +24,4 @@ mod run;
 mod solver;
 mod trial;
 mod warm;
+mod ways;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sandbox_bench_core::evidence::Failure;
 use sandbox_bench_core::{Backend, Digest};
 use sandbox_bench_datasets::task::Task;
 use sandbox_bench_datasets::{Dataset, Problem, TaskEntry};
@@ -10,6 +11,7 @@ use sandbox_bench_datasets::{Dataset, Problem, TaskEntry};
 use crate::environment::{self, Setup};
 use crate::plan::TaskName;
 use crate::solver::Solver;
+use crate::ways::Missing;
 
 /// One task of the plan.
 pub struct PlannedTask {
@@ -21,8 +23,8 @@ pub struct PlannedTask {
     pub name: TaskName,
     /// Its digest.
     pub digest: Digest,
-    /// How its environment is made on each backend, or why it is unavailable there.
-    pub setups: BTreeMap<String, Result<Arc<Setup>, String>>,
+    /// The ways to its environment on each backend, best first, or why it is unavailable there.
+    ways: BTreeMap<String, Result<Vec<Arc<Setup>>, String>>,
 }
 
 impl PlannedTask {
@@ -37,15 +39,31 @@ impl PlannedTask {
         solver: &Solver,
     ) -> Result<Self, Problem> {
         let task = dataset.load(&entry)?;
-        let setups = backends
+        let ways = backends
             .iter()
             .map(|(name, backend)| {
-                let setup = solvable(&task, solver).and_then(|()| environment::choose(&task, backend.info()));
-                (name.clone(), setup.map(Arc::new))
+                let ways = solvable(&task, solver).and_then(|()| environment::choose(&task, backend.info()));
+                (name.clone(), ways.map(|ways| ways.into_iter().map(Arc::new).collect()))
             })
             .collect();
         let name = TaskName { dataset: dataset.name().to_owned(), task: task.id.clone() };
-        Ok(Self { dataset: dataset.clone(), entry, name, digest: task.digest, setups })
+        Ok(Self { dataset: dataset.clone(), entry, name, digest: task.digest, ways })
+    }
+
+    /// How its environment is made on a backend, given which images are known to be missing.
+    ///
+    /// # Errors
+    /// Why the task is unavailable there.
+    pub fn setup(&self, backend: &str, missing: &Missing) -> Result<&Arc<Setup>, &str> {
+        let unplanned = "the backend is not part of the plan";
+        let ways = self.ways.get(backend).ok_or(unplanned)?.as_ref().map_err(String::as_str)?;
+        missing.best(backend, ways).ok_or(unplanned)
+    }
+
+    /// Takes note of a failure to start from `setup`; true if it is a missing image and there is another way.
+    pub fn other_way(&self, backend: &str, setup: &Setup, failure: &Failure, missing: &Missing) -> bool {
+        missing.note(backend, setup, failure)
+            && self.setup(backend, missing).is_ok_and(|next| next.fingerprint != setup.fingerprint)
     }
 
     /// Reads the task again, to run it.

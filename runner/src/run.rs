@@ -29,6 +29,7 @@ use crate::progress::Progress;
 use crate::solver::Solver;
 use crate::trial::{Context, Limits};
 use crate::warm::{self, WarmSet};
+use crate::ways::Missing;
 
 /// Which tasks to take.
 #[derive(Debug, Clone, Default)]
@@ -255,6 +256,7 @@ pub async fn begin(
         solver: request.solver.clone(),
         forwarded,
         limits: request.limits,
+        missing: Missing::default(),
         interrupt,
         watch: Arc::new(watch),
     };
@@ -313,7 +315,7 @@ pub async fn prewarm(
         let name = TaskName { dataset: key.dataset.clone(), task: key.task.clone() };
         Some((key, plan.tasks.get(&name)?.clone()))
     });
-    let needs = warm::needs(named);
+    let needs = warm::needs(named, &open.context.missing);
     warm::ensure(&open.context, &plan.backends, needs, &request.artifacts, rebuild, progress)
         .await
         .map_err(Fault::evidence)

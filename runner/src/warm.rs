@@ -1,7 +1,7 @@
 //! Warm artifacts of a run: found at the backend by fingerprint, given by the user, or built before the first trial, so
 //! that no trial's time contains the making of one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -11,9 +11,11 @@ use sandbox_bench_core::{
 };
 use tokio::task::JoinSet;
 
+use crate::environment::Setup;
 use crate::planned::PlannedTask;
 use crate::progress::Progress;
 use crate::trial::{self, Context, Start, Trial};
+use crate::ways::Missing;
 
 /// Limit for listing or looking up artifacts.
 const LOOKUP_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
@@ -77,10 +79,10 @@ fn failure(message: String) -> Failure {
 
 /// One need for each backend and environment that has a trial of the condition `warm`.
 #[must_use]
-pub fn needs<'a>(trials: impl Iterator<Item = (&'a TrialKey, Arc<PlannedTask>)>) -> Vec<Need> {
+pub fn needs<'a>(trials: impl Iterator<Item = (&'a TrialKey, Arc<PlannedTask>)>, missing: &Missing) -> Vec<Need> {
     let mut needs = BTreeMap::new();
     for (key, task) in trials.filter(|(key, _)| key.condition == Condition::Warm) {
-        if let Some(Ok(setup)) = task.setups.get(&key.backend) {
+        if let Ok(setup) = task.setup(&key.backend, missing) {
             let slot = (key.backend.clone(), setup.fingerprint.clone());
             needs.entry(slot).or_insert(Need { backend: key.backend.clone(), task });
         }
@@ -132,8 +134,9 @@ async fn on_backend(
     let name = backend.info().name.clone();
     let known = known_artifacts(context, backend, given, rebuild).await;
     let mut results = Vec::new();
-    for (number, need) in needs.iter().enumerate() {
-        let Some(Ok(setup)) = need.task.setups.get(&name) else { continue };
+    let mut needs: VecDeque<Need> = needs.into();
+    while let Some(need) = needs.pop_front() {
+        let Ok(setup) = need.task.setup(&name, &context.missing) else { continue };
         let slot = (name.clone(), setup.fingerprint.clone());
         let result = match &known {
             _ if context.interrupt.is_cancelled() => Err(failure("the run was interrupted".into())),
@@ -145,7 +148,7 @@ async fn on_backend(
                 }
                 None if backend.info().capabilities.snapshot => {
                     progress.prewarming(&name, &need.task.name.task);
-                    build(context, backend, need, number).await?
+                    build(context, backend, &need, setup, results.len()).await?
                 }
                 None => Err(Failure {
                     class: FailureClass::Unavailable,
@@ -154,7 +157,12 @@ async fn on_backend(
             },
         };
         progress.prewarmed(&name, &need.task.name.task, result.as_ref());
+        let other_way =
+            result.as_ref().is_err_and(|failure| need.task.other_way(&name, setup, failure, &context.missing));
         results.push((slot, result));
+        if other_way {
+            needs.push_front(need);
+        }
     }
     Ok(results)
 }
@@ -195,12 +203,10 @@ async fn build(
     context: &Context,
     backend: &Arc<dyn Backend>,
     need: &Need,
+    setup: &Arc<Setup>,
     number: usize,
 ) -> io::Result<Result<Ready, Failure>> {
     let name = &backend.info().name;
-    let Some(Ok(setup)) = need.task.setups.get(name) else {
-        return Ok(Err(failure("the task is unavailable on this backend".into())));
-    };
     let task = match need.task.load() {
         Ok(task) => task,
         Err(problem) => return Ok(Err(failure(problem.to_string()))),

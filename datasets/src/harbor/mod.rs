@@ -6,6 +6,7 @@ mod instruction;
 mod network;
 mod selection;
 
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use config::Config;
@@ -209,8 +210,9 @@ impl Parts<'_> {
                 return Err(Fault::new("there is neither environment/ nor environment.docker_image", remedy));
             }
         };
+        let images = iter::once(&image).chain(&alternatives);
         let fingerprint =
-            fingerprint::of_environment(&image, files.as_ref(), &given.env, given.workdir.as_deref(), limits)?;
+            fingerprint::of_environment(images, files.as_ref(), &given.env, given.workdir.as_deref(), limits)?;
         Ok(Environment {
             image,
             alternatives,

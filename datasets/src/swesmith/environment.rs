@@ -4,6 +4,7 @@
 //! `workdir`, `test_command`, `timeout_sec` and `parser` (only `pytest`).
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -100,8 +101,9 @@ fn environment(
     limits: &Limits,
 ) -> Result<Environment, Fault> {
     let env = BTreeMap::new();
+    let images = iter::once(&image).chain(&alternatives);
     Ok(Environment {
-        fingerprint: fingerprint::of_environment(&image, None, &env, workdir.as_deref(), limits)?,
+        fingerprint: fingerprint::of_environment(images, None, &env, workdir.as_deref(), limits)?,
         image,
         alternatives,
         // Images are large, and environments are built with many packages.

@@ -142,7 +142,7 @@ fn environment(
             return Err(Fault::new("the client service has neither build nor image", "correct docker-compose.yaml"));
         }
     };
-    let fingerprint = fingerprint::of_environment(&image, None, &env, client.workdir.as_deref(), limits)?;
+    let fingerprint = fingerprint::of_environment([&image], None, &env, client.workdir.as_deref(), limits)?;
     Ok(Environment {
         image,
         alternatives: Vec::new(),

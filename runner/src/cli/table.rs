@@ -7,6 +7,7 @@ use super::options::OutputFormat;
 use crate::exit::Fault;
 use crate::plan::TaskName;
 use crate::run::{Plan, Request};
+use crate::ways::Missing;
 
 /// An aligned table without borders.
 #[must_use]
@@ -48,14 +49,15 @@ struct PlannedTrial<'a> {
 /// # Errors
 /// The plan cannot be written as JSON.
 pub fn print_plan(plan: &Plan, request: &Request, format: OutputFormat) -> Result<(), Fault> {
+    let nothing_missing = Missing::default();
     let trials: Vec<PlannedTrial<'_>> = plan
         .trials
         .iter()
         .map(|key| {
             let name = TaskName { dataset: key.dataset.clone(), task: key.task.clone() };
-            let setup = plan.tasks.get(&name).and_then(|task| task.setups.get(&key.backend));
-            let environment = setup.and_then(|setup| setup.as_ref().ok()).map(|setup| setup.asked.clone());
-            let unavailable = setup.and_then(|setup| setup.as_ref().err()).map(String::as_str);
+            let setup = plan.tasks.get(&name).map(|task| task.setup(&key.backend, &nothing_missing));
+            let environment = setup.and_then(Result::ok).map(|setup| setup.asked.clone());
+            let unavailable = setup.and_then(Result::err);
             PlannedTrial { key, environment, unavailable }
         })
         .collect();

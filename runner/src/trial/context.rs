@@ -17,6 +17,7 @@ use crate::journal::Journal;
 use crate::outputs::OutputStore;
 use crate::pack::PackCache;
 use crate::solver::Solver;
+use crate::ways::Missing;
 
 /// Limit of one small operation: the first command, an observation, an end.
 pub const CONTROL_LIMIT: Duration = Duration::from_secs(60);
@@ -56,6 +57,8 @@ pub struct Context {
     pub forwarded: BTreeMap<String, SecretString>,
     /// Limits set by the user.
     pub limits: Limits,
+    /// Images that turned out not to be at their backends.
+    pub missing: Missing,
     /// Cancelled when the user interrupts the run.
     pub interrupt: CancellationToken,
     /// Told when a trial enters a phase.
