@@ -76,8 +76,8 @@ pub trait Sandbox: Send + Sync {
     /// Idempotent. The content is hostile: unpack it with care. Errors: `NotFound`, `SandboxLost`, `Transport`.
     async fn download(&self, call: &Call, from: &str, to: &Path, limit: u64) -> Result<Downloaded>;
 
-    /// Saves the file system as a warm artifact. `/tmp`, `/run`, `/dev`, `/proc`, `/sys`, running processes and the
-    /// variables and working directory of [`crate::SandboxSpec`] are not part of it. If
+    /// Saves the file system as a warm artifact. `/dev`, `/proc`, `/sys`, running processes and the variables and working
+    /// directory of [`crate::SandboxSpec`] are not part of it; `/tmp` and `/run` may be or not. If
     /// [`crate::Capabilities::snapshot_keeps_sandbox`] is false, the sandbox has ended and is only good for
     /// [`crate::Backend::destroy`]. Not idempotent.
     async fn snapshot(&self, call: &Call, spec: &SnapshotSpec) -> Result<Artifact> {

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use sandbox_bench_datasets::fetch::{self, FetchSpec};
 use sandbox_bench_datasets::{self as datasets, Dataset, Format, Problem, Severity, Target};
 use serde::Serialize;
 
@@ -68,6 +70,21 @@ enum Command {
         #[arg(short, long, value_name = "DIR")]
         out: PathBuf,
     },
+    /// Download files of a data set from Hugging Face (HF_ENDPOINT, HF_TOKEN), going on where an earlier download ended.
+    Fetch {
+        /// The data set, as OWNER/NAME.
+        #[arg(value_name = "OWNER/NAME")]
+        dataset: String,
+        /// Globs on its files, separated by commas [default: all .parquet and .jsonl files].
+        #[arg(long, value_delimiter = ',', value_name = "GLOB,…")]
+        file: Vec<String>,
+        /// Branch, tag or commit.
+        #[arg(long, default_value = "main", value_name = "REVISION")]
+        revision: String,
+        /// The directory to write into.
+        #[arg(short, long, value_name = "DIR")]
+        out: PathBuf,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -96,6 +113,7 @@ pub async fn run(args: DatasetArgs) -> Result<Exit, Fault> {
         Command::List { source, format } => list(&open(&source)?, format),
         Command::Inspect { source, task } => inspect(&open(&source)?, &task),
         Command::Validate { source, format } => validate(&open(&source)?, format),
+        Command::Fetch { dataset, file, revision, out } => fetch(dataset, file, revision, out).await,
         Command::Convert { source, to, out } => convert(&open(&source)?, to.into(), &out),
     }
 }
@@ -184,6 +202,31 @@ fn convert(dataset: &Dataset, to: Target, out: &Path) -> Result<Exit, Fault> {
     println!("wrote {} tasks", converted.tasks);
     for path in &converted.written {
         println!("{}", path.display());
+    }
+    Ok(Exit::Accepted)
+}
+
+async fn fetch(dataset: String, files: Vec<String>, revision: String, out: PathBuf) -> Result<Exit, Fault> {
+    let mut spec = FetchSpec::new(dataset, out);
+    spec.revision = revision;
+    if !files.is_empty() {
+        spec.paths = files;
+    }
+    let style = ProgressStyle::with_template("{prefix} {bar:20} {bytes}/{total_bytes} {bytes_per_sec}");
+    let bar = ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let fetched = fetch::fetch(&spec, |progress| {
+        bar.set_prefix(progress.path);
+        if let Some(total) = progress.total {
+            bar.set_length(total);
+        }
+        bar.set_position(progress.bytes);
+    });
+    let fetched = fetched.await;
+    bar.finish_and_clear();
+    for file in fetched.map_err(Fault::infrastructure)? {
+        let checked = if file.verified { "checksum right" } else { "size right; the hub gives no checksum" };
+        let there = if file.already_there { ", was there already" } else { "" };
+        println!("{} ({} bytes, {checked}{there})", file.file.display(), file.bytes);
     }
     Ok(Exit::Accepted)
 }
