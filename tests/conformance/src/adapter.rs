@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_bench_core::layers::{RetryPolicy, stack};
-use sandbox_bench_core::{Backend, Call, Result, Source};
+use sandbox_bench_core::{Backend, Call, Digest, Result, Source};
 
 /// One adapter under test.
 #[async_trait]
@@ -24,6 +24,12 @@ pub trait Adapter: Send + Sync + 'static {
     /// How patient the suite is.
     fn pace(&self) -> Pace {
         Pace::default()
+    }
+
+    /// Removes what the backend keeps of a built environment as a cache. The contract has no operation for that, and
+    /// the suite builds a new one each time.
+    async fn forget_environment(&self, fingerprint: &Digest) {
+        let _ = fingerprint;
     }
 
     /// Names of things that the run `run` left where [`Backend::find`] does not look: processes, directories, networks.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use sandbox_bench_core::{
-    Backend, Call, Capabilities, Created, ExecReport, ExecSpec, Grants, Input, NetworkPolicy, OutputSink, Result,
-    Sandbox, SandboxSpec, Source, Stage, Stream, Tag, TagQuery, TailSink,
+    Backend, Call, Capabilities, Created, Digest, ExecReport, ExecSpec, Grants, Input, NetworkPolicy, OutputSink,
+    Result, Sandbox, SandboxSpec, Source, Stage, Stream, Tag, TagQuery, TailSink,
 };
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -30,6 +30,7 @@ pub struct Harness {
     pub run: String,
     adapter: Arc<dyn Adapter>,
     units: AtomicU64,
+    environments: Mutex<Vec<Digest>>,
     scratch: TempDir,
 }
 
@@ -42,7 +43,8 @@ impl Harness {
         let (pace, run) = (adapter.pace(), unique_run());
         let call = Call::new(Tag::new(&run, "connect"), pace.call, Arc::default());
         let backend = adapter.layered(adapter.connect(&call).await?);
-        Ok(Self { backend, pace, run, adapter, units: AtomicU64::new(0), scratch: TempDir::new()? })
+        let (units, environments, scratch) = (AtomicU64::new(0), Mutex::default(), TempDir::new()?);
+        Ok(Self { backend, pace, run, adapter, units, environments, scratch })
     }
 
     /// A second connection to the same backend, as another process would make it.
@@ -206,6 +208,19 @@ impl Harness {
         let downloaded = sandbox.download(&self.call(), path, &to, 256 << 20).await?;
         crate::check::same("bytes of the download", downloaded.bytes, std::fs::metadata(&to)?.len())?;
         Ok(Tree::read(&to)?)
+    }
+
+    /// Notes an environment that the behaviour is about to build.
+    pub fn builds(&self, fingerprint: &Digest) {
+        self.environments.lock().unwrap_or_else(PoisonError::into_inner).push(fingerprint.clone());
+    }
+
+    /// Removes what the backend keeps of built environments.
+    pub(crate) async fn forget_environments(&self) {
+        let built = std::mem::take(&mut *self.environments.lock().unwrap_or_else(PoisonError::into_inner));
+        for fingerprint in built {
+            self.adapter.forget_environment(&fingerprint).await;
+        }
     }
 
     /// What is left of the behaviour outside of the backend's own account.

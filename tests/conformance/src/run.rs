@@ -87,6 +87,7 @@ async fn clean(harness: &Harness) -> Check {
         let artifacts = harness.backend.artifacts(&call, &query).await?;
         left.extend(artifacts.into_iter().map(|artifact| format!("artifact {}", artifact.id)));
     }
+    harness.forget_environments().await;
     left.extend(harness.residue().await);
     crate::ensure!(left.is_empty(), "left behind after everything was destroyed: {}", left.join(", "));
     Ok(())

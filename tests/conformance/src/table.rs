@@ -72,19 +72,23 @@ fn missing(has: bool, reason: &'static str) -> Option<&'static str> {
 
 behaviours! {
     exec::exit_codes_are_exact if ALWAYS => "every exit code arrives as it was";
-    exec::a_program_that_cannot_run_ends_as_in_a_shell if ALWAYS => "127 for what is not there, 126 for what is no program";
+    exec::a_program_that_cannot_run_ends_as_in_a_shell if ALWAYS =>
+        "127 for what is not there, 126 for what is no program";
     exec::signals_are_told if ALWAYS => "a signal is told exactly, or as 128 + n, as the capability says";
     exec::arguments_arrive_unchanged if ALWAYS => "quotes, line ends, empty and 100 kB arguments are kept";
-    exec::the_environment_is_set_and_overridden if ALWAYS => "variables of the sandbox, and over them those of the command";
+    exec::the_environment_is_set_and_overridden if ALWAYS =>
+        "variables of the sandbox, and over them those of the command";
     exec::nothing_of_the_host_environment_enters if ALWAYS => "no variable of the harness is visible inside";
-    exec::the_working_directory_is_the_one_asked_for if ALWAYS => "sandbox's, command's, and NotFound for a missing one";
+    exec::the_working_directory_is_the_one_asked_for if ALWAYS =>
+        "sandbox's, command's, and NotFound for a missing one";
     exec::stdin_arrives_and_ends if STDIN => "bytes on stdin are read to their end, or may be left unread";
     exec::commands_run_in_parallel if ALWAYS => "commands of one sandbox run at the same time";
     exec::unusable_requests_are_refused if ALWAYS => "InvalidRequest before anything is started";
     exec::the_time_inside_is_plausible if ALWAYS => "guest time is at least the sleep and at most the host's time";
     exec::requests_and_bytes_are_counted if ALWAYS => "the meter sees requests and payload bytes";
     exec::a_background_process_neither_delays_nor_ends_with_its_command if ALWAYS => "it holds stdout, and lives on";
-    exec::a_background_process_ends_with_its_command_where_asked if ALWAYS => "keep_background = false, others untouched";
+    exec::a_background_process_ends_with_its_command_where_asked if ALWAYS =>
+        "keep_background = false, others untouched";
 
     output::the_streams_are_apart if ALWAYS => "stdout and stderr are told apart, or all is stdout";
     output::order_is_kept_within_each_stream if ALWAYS => "10 000 lines in their order";
@@ -96,7 +100,8 @@ behaviours! {
     output::output_is_complete_when_the_command_has_ended if ALWAYS => "the last bytes before the exit are there";
     output::output_arrives_while_the_command_runs if ALWAYS => "output streams";
 
-    deadlines::a_time_limit_kills_the_whole_tree if ALWAYS => "children, orphans, sessions, deaf ones; output so far is kept";
+    deadlines::a_time_limit_kills_the_whole_tree if ALWAYS =>
+        "children, orphans, sessions, deaf ones; output so far is kept";
     deadlines::the_deadline_of_the_call_is_a_time_limit_too if ALWAYS => "the earlier of the two ends a command";
     deadlines::cancellation_kills_the_whole_tree_soon if ALWAYS => "as a time limit, when the caller says so";
     deadlines::a_time_limit_holds_for_other_users_too if KILLED_USERS => "also what runs as nobody is killed";
@@ -121,7 +126,8 @@ behaviours! {
     download::a_single_file_is_named_by_its_last_component if ALWAYS => "file and directory forms of the tar stream";
     download::a_large_file_comes_back_whole if ALWAYS => "20 MiB";
     download::what_is_missing_is_not_found if ALWAYS => "NotFound, InvalidRequest for no path, and no file left";
-    download::a_download_over_its_limit_leaves_no_file if ALWAYS => "InvalidRequest; otherwise an older file is replaced";
+    download::a_download_over_its_limit_leaves_no_file if ALWAYS =>
+        "InvalidRequest; otherwise an older file is replaced";
     download::special_files_do_not_block if ALWAYS => "a fifo is never read";
     download::files_that_grow_or_vanish_are_survived if ALWAYS => "an error or a sound tar file";
 
@@ -138,7 +144,7 @@ behaviours! {
     isolation::files_stay_in_their_sandbox if ALWAYS => "not in another one, not on the host";
     isolation::a_new_sandbox_sees_nothing_of_an_earlier_one if ALWAYS => "neither its files nor its deletions";
     isolation::processes_see_only_their_own_sandbox if ALWAYS => "not those of another one or of the host";
-    isolation::the_hosts_files_are_out_of_reach if ALWAYS => "temporary files and the working directory of the harness";
+    isolation::the_hosts_files_are_out_of_reach if ALWAYS => "temporary files, and the program that runs the suite";
     isolation::sandboxes_tell_themselves_apart if ALWAYS => "boot id and namespaces: the facts of a freshness proof";
 
     create::the_backend_says_who_it_is if ALWAYS => "names, coherent capabilities, the architecture, a preflight";

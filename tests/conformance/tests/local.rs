@@ -26,11 +26,22 @@ impl Adapter for Local {
 
 fn main() -> ExitCode {
     sandbox_bench_local::engine::helper_main_if_requested();
-    match TempDir::new() {
-        Ok(state) => run_adapter(Arc::new(Local { state })),
+    let state = match TempDir::new() {
+        Ok(state) => state,
         Err(error) => {
             eprintln!("no directory for the state: {error}");
-            ExitCode::FAILURE
+            return ExitCode::FAILURE;
         }
+    };
+    let kept = ["sandboxes", "layers", "snapshots", "scratch"].map(|kind| state.path().join(kind));
+    let local = Arc::new(Local { state });
+    let code = run_adapter(local.clone());
+    let left = kept.iter().flat_map(std::fs::read_dir).flatten().flatten();
+    let left: Vec<_> = left.map(|entry| entry.path()).collect();
+    drop(local);
+    if !left.is_empty() {
+        println!("FAILED   left in the state directory: {left:?}");
+        return ExitCode::FAILURE;
     }
+    code
 }

@@ -135,22 +135,29 @@ fn dockerfile(h: &Harness, rest: &str) -> Check<Source> {
     };
     let context = h.host_path();
     std::fs::create_dir_all(context.join("sub"))?;
-    let text = format!("FROM {image}\n{rest}\n# {}\n", h.run);
+    let text = format!("FROM {image}\n{rest}\n");
+    let fingerprint = Digest::of(text.as_bytes());
+    h.builds(&fingerprint);
     std::fs::write(context.join("sub/Dockerfile"), &text)?;
     std::fs::write(context.join("sub/copied file"), "copied")?;
-    Ok(Source::Dockerfile { context, dockerfile: "sub/Dockerfile".into(), fingerprint: Digest::of(text.as_bytes()) })
+    Ok(Source::Dockerfile { context, dockerfile: "sub/Dockerfile".into(), fingerprint })
 }
 
 pub async fn a_dockerfile_is_built_once(h: &Harness) -> Check {
-    let rest = "WORKDIR /built\nENV BUILT=yes\nCOPY [\"sub/copied file\", \"/built/\"]\nRUN echo building now && echo made > made";
-    let source = dockerfile(h, rest)?;
+    // The line that is looked for in the log is computed: the engine prints the instructions themselves too.
+    let rest = format!(
+        "WORKDIR /built\nENV BUILT=yes\nCOPY [\"sub/copied file\", \"/built/\"]\n\
+         RUN echo {} is number $((6 * 7)) && echo made > made",
+        h.run
+    );
+    let source = dockerfile(h, &rest)?;
     let (log, spec) = (TailSink::new(64 << 10), SandboxSpec { source, ..h.spec() });
     let call = h.granting(Grants::default());
     let created = h.backend.create(&call, &spec, &log).await?;
     let seen = h.sh(&created.sandbox, "pwd; echo $BUILT; cat 'copied file'; echo; cat made").await?;
     same("what the build made", seen, "/built\nyes\ncopied\nmade".into())?;
     let log = log.text(sandbox_bench_core::Stream::Stdout) + &log.text(sandbox_bench_core::Stream::Stderr);
-    ensure!(log.contains("building now"), "the build's output is not in the log: {log:?}");
+    ensure!(log.contains(&format!("{} is number 42", h.run)), "the build's output is not in the log: {log:?}");
     same(
         "whether the first build was cached",
         created.facts.environment_cache,
@@ -166,10 +173,10 @@ pub async fn a_dockerfile_is_built_once(h: &Harness) -> Check {
 }
 
 pub async fn a_failed_build_is_an_environment_error_with_its_output(h: &Harness) -> Check {
-    let source = dockerfile(h, "RUN echo about to fail && exit 3")?;
+    let source = dockerfile(h, &format!("RUN echo {} fails with $((1 + 2)) && exit 3", h.run))?;
     let (log, spec) = (TailSink::new(64 << 10), SandboxSpec { source, ..h.spec() });
     refused("create from a failing build", h.backend.create(&h.call(), &spec, &log).await, &["environment"])?;
     let log = log.text(sandbox_bench_core::Stream::Stdout) + &log.text(sandbox_bench_core::Stream::Stderr);
-    ensure!(log.contains("about to fail"), "the build's output is not in the log: {log:?}");
+    ensure!(log.contains(&format!("{} fails with 3", h.run)), "the build's output is not in the log: {log:?}");
     nothing_left(h, &spec).await
 }

@@ -12,7 +12,7 @@ use crate::harness::{Handle, Harness};
 /// Leaves a file of this name wherever a command can write. Prints where.
 fn litter(name: &str) -> String {
     format!(
-        "for d in / /bin /dev/shm /etc /home /mnt /opt /root /run /srv /tmp /usr /usr/local/bin /var /var/tmp /workspace; do
+        "for d in / /bin /dev/shm /etc /home /mnt /opt /root /run /srv /tmp /usr /usr/local/bin /var /var/tmp; do
             ( : > $d/{name} ) 2>/dev/null && echo $d/{name}
          done; true"
     )
@@ -63,8 +63,8 @@ pub async fn the_hosts_files_are_out_of_reach(h: &Harness) -> Check {
     let s = h.sandbox().await?;
     let secret = h.host_path();
     std::fs::write(&secret, "of the host")?;
-    let here = std::env::current_dir()?;
-    for path in [secret.as_path(), here.as_path()] {
+    let suite = std::env::current_exe()?;
+    for path in [secret.as_path(), suite.as_path()] {
         let seen = h.sh(&s, &format!("ls -d '{}' 2>/dev/null; true", path.display())).await?;
         same("a path of the host", seen, String::new())?;
     }

@@ -136,6 +136,8 @@ pub async fn dropping_a_handle_ends_nothing(h: &Harness) -> Check {
     let s = distinctive(h).await?;
     let reference = s.reference().clone();
     drop(s);
+    // Long enough for a clean-up that somebody starts in the background.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     same("what its tag finds", h.found(TagQuery::Exact(reference.tag.clone())).await?, vec![reference.id.clone()])?;
     if h.can().attach {
         let attached = h.backend.attach(&h.call(), &reference).await?;

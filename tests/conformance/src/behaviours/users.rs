@@ -46,7 +46,8 @@ pub async fn an_unknown_user_is_not_found(h: &Harness) -> Check {
 pub async fn root_is_root(h: &Harness) -> Check {
     let s = h.sandbox().await?;
     h.upload(&s, &[Input::bytes("b", "/conformance/private", Stage::Setup, 0o600, "closed")]).await?;
-    let script = "id -u; cat /conformance/private; touch /etc/conformance /conformance/new && mkdir /conformance-top && echo '' done";
+    let script = "id -u; cat /conformance/private; touch /etc/conformance /conformance/new && mkdir /conformance-top && \
+                  echo ' done'";
     let ran = h.exec(&s, &ExecSpec::sh(script).user("root")).await?;
     same("what root can do", ran.text()?, "0\nclosed done".into())
 }
