@@ -107,6 +107,14 @@ impl Engine {
         self.shared.state.path()
     }
 
+    /// Does what the first sandbox on [`Base::Host`] would have to wait for: the filtered copy of the host's `/etc`. True
+    /// if it was there already.
+    pub async fn prepare_host(&self) -> Result<bool> {
+        let ready = self.shared.host.initialized();
+        self.shared.host_ground().await?;
+        Ok(ready)
+    }
+
     /// Makes a sandbox; it is ready to run commands. On failure nothing of it is left.
     pub async fn create(&self, config: SandboxConfig) -> Result<EngineSandbox> {
         let shared = &self.shared;
@@ -272,16 +280,18 @@ async fn end_helper(sandbox: &std::path::Path, id: &str) -> Result<()> {
 }
 
 impl Shared {
+    async fn host_ground(&self) -> Result<&Ground> {
+        let state = self.state.clone();
+        let build = || async {
+            let ground = tokio::task::spawn_blocking(move || host::ground(&state));
+            ground.await.map_err(std::io::Error::other).flatten().map_err(EngineError::io("host base"))
+        };
+        self.host.get_or_try_init(build).await
+    }
+
     async fn resolve(&self, base: &Base) -> Result<(Ground, Vec<String>)> {
         match base {
-            Base::Host => {
-                let state = self.state.clone();
-                let build = || async {
-                    let ground = tokio::task::spawn_blocking(move || host::ground(&state));
-                    ground.await.map_err(std::io::Error::other).flatten().map_err(EngineError::io("host base"))
-                };
-                Ok((self.host.get_or_try_init(build).await?.clone(), Vec::new()))
-            }
+            Base::Host => Ok((self.host_ground().await?.clone(), Vec::new())),
             Base::Rootfs(directory) => {
                 let root = directory.canonicalize().map_err(EngineError::io(directory.display()))?;
                 if !root.join("etc").is_dir() && !root.join("bin").exists() {
