@@ -246,11 +246,14 @@ pub(super) fn launch_failed(error: LaunchError) -> EngineError {
 fn possible_limits(cgroups: &Hierarchy) -> LimitReport {
     let [memory, pids, cpus] = cgroups.offers();
     let enforced_or = |offered: bool, otherwise: Enforcement| if offered { Enforcement::Enforced } else { otherwise };
-    // Since Linux 6.14 each pid namespace has a `kernel.pid_max` of its own.
+    // Since Linux 6.14 each pid namespace has a `kernel.pid_max` of its own, which cannot be small; `RLIMIT_NPROC` can,
+    // but counts each user by itself and the host's root not at all.
     let own_pid_max = Host::read().kernel.is_some_and(|version| version >= (6, 14));
+    let ordinary_user = !rustix::process::geteuid().is_root();
+    let without_pids = if own_pid_max || ordinary_user { Enforcement::Advisory } else { Enforcement::Absent };
     LimitReport {
         memory: enforced_or(memory, Enforcement::Absent),
-        pids: enforced_or(pids || own_pid_max, Enforcement::Absent),
+        pids: enforced_or(pids, without_pids),
         cpus: enforced_or(cpus, Enforcement::Advisory),
         file_size: Enforcement::Enforced,
         open_files: Enforcement::Enforced,
@@ -320,6 +323,7 @@ impl Shared {
             commands: CommandDefaults {
                 env: config.env.clone(),
                 file_size: limits.file_size,
+                processes: limits.pids.filter(|_| !pids),
                 open_files: limits.open_files,
                 reset_oom_score: false,
             },
