@@ -69,7 +69,7 @@ impl LocalBackend {
                 base: Base::Host,
                 image: ImageConfig::default(),
                 identity: self.info.capabilities.base_name.clone(),
-                cache: None,
+                cache: Some(cache_use(self.engine.prepare_host().await?)),
             }),
             Source::Base => self.import(Path::new(&self.config.default_base)).await,
             Source::Image(reference) => match self.config.bases.get(reference) {
@@ -100,7 +100,7 @@ impl LocalBackend {
             base: Base::Rootfs(imported.rootfs),
             image: imported.config,
             identity: imported.identity,
-            cache: Some(if imported.cached { CacheUse::Hit } else { CacheUse::Miss }),
+            cache: Some(cache_use(imported.cached)),
         })
     }
 
@@ -256,6 +256,10 @@ impl Backend for LocalBackend {
         let deleted = async { Ok(self.engine.delete_snapshot(id).await?) };
         Ok(destruction(bounded(call, deleted).await))
     }
+}
+
+fn cache_use(hit: bool) -> CacheUse {
+    if hit { CacheUse::Hit } else { CacheUse::Miss }
 }
 
 fn destruction(result: Result<()>) -> Destruction {

@@ -63,6 +63,13 @@ impl Bench {
         self.backend.create(&call(), spec, &TailSink::new(0)).await.unwrap()
     }
 
+    /// Destroys everything, because control groups outlive the state directory.
+    async fn close(self) {
+        for found in self.backend.find(&call(), &TagQuery::All).await.unwrap() {
+            assert_eq!(self.backend.destroy(&call(), &found.reference).await.unwrap(), Destruction::Confirmed);
+        }
+    }
+
     async fn base(&self) -> Created {
         self.create(&spec(Source::Base)).await
     }
@@ -99,6 +106,7 @@ async fn completions_are_those_of_the_contract() {
     for absent in [ExecSpec::sh("true").user("nobody-here"), ExecSpec::sh("true").cwd("/nowhere")] {
         assert_eq!(*run(absent).await.unwrap_err().kind(), ErrorKind::NotFound);
     }
+    bench.close().await;
 }
 
 #[tokio::test]
@@ -120,6 +128,7 @@ async fn the_end_of_the_call_is_a_deadline_and_cancelling_kills() {
     assert_eq!(report.unwrap().completion, Completion::Cancelled { tree_killed: TreeKill::Yes });
     let sleeping = "for f in /proc/[0-9]*/comm; do cat $f 2>/dev/null; done | grep -c sleep || true";
     assert_eq!(out(&created, sleeping).await, "0\n");
+    bench.close().await;
 }
 
 #[tokio::test]
@@ -135,6 +144,7 @@ async fn a_flood_is_reported_with_its_gap() {
     assert_eq!((report.stdout.delivered_bytes, report.stdout.gap_at), (1000, Some(500)));
     assert!(report.stdout.truncated() && stdout.len() == 1000 && stdout.ends_with("xend\n"));
     assert!(!report.stderr.truncated());
+    bench.close().await;
 }
 
 #[tokio::test]
@@ -186,6 +196,7 @@ async fn inputs_arrive_as_listed_and_outputs_come_back() {
     }
     let bad = [Input::bytes("x", "relative", Stage::Setup, 0o644, "x")];
     assert_eq!(*created.sandbox.upload(&call(), &bad).await.unwrap_err().kind(), ErrorKind::InvalidRequest);
+    bench.close().await;
 }
 
 #[tokio::test]
@@ -212,6 +223,7 @@ async fn sandboxes_are_found_by_tag_attached_and_destroyed() {
     let error = again.exec(&call(), &ExecSpec::sh("true"), &text).await.unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::SandboxLost);
     assert_eq!(*again.observe(&call()).await.unwrap_err().kind(), ErrorKind::SandboxLost);
+    bench.close().await;
 }
 
 #[tokio::test]
@@ -229,6 +241,7 @@ async fn a_command_whose_sandbox_is_destroyed_ends_as_lost() {
     assert_eq!(destroyed.unwrap(), Destruction::Confirmed);
     assert_eq!(report.unwrap().completion, Completion::SandboxLost);
     assert_eq!(sink.text(Stream::Stdout), "begun\n");
+    bench.close().await;
 }
 
 #[tokio::test]
@@ -256,6 +269,7 @@ async fn a_cancelled_or_impossible_creation_leaves_nothing() {
         // Only the cancelled one may have been quick enough to exist.
         assert_eq!(found.state, SandboxState::Running);
     }
+    bench.close().await;
 }
 
 #[tokio::test]
@@ -297,6 +311,7 @@ async fn an_artifact_keeps_files_but_not_the_request_and_expires() {
     });
     let error = later.await.unwrap().artifact(&call(), &brief.id).await.unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::NotFound, "the next one to connect tidies up");
+    bench.close().await;
 }
 
 #[tokio::test]
@@ -321,6 +336,7 @@ async fn capabilities_say_what_is_there() {
         capabilities.pids_limit != sandbox_bench_core::Enforcement::Absent
     );
     assert_eq!(created.sandbox.observe(&call()).await.unwrap().granted, created.facts.granted);
+    bench.close().await;
 }
 
 #[tokio::test]

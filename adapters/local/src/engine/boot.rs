@@ -57,6 +57,8 @@ pub(crate) struct CommandDefaults {
     pub(crate) env: BTreeMap<String, String>,
     /// `RLIMIT_FSIZE` in bytes.
     pub(crate) file_size: Option<u64>,
+    /// `RLIMIT_NPROC`, where no cgroup counts processes. It counts per user id, and not for the host's root.
+    pub(crate) processes: Option<u64>,
     /// `RLIMIT_NOFILE`.
     pub(crate) open_files: Option<u64>,
     /// The out-of-memory killer must prefer commands to the agent: set by the helper when it could arrange that.

@@ -107,6 +107,14 @@ impl Engine {
         self.shared.state.path()
     }
 
+    /// Does what the first sandbox on [`Base::Host`] would have to wait for: the filtered copy of the host's `/etc`. True
+    /// if it was there already.
+    pub async fn prepare_host(&self) -> Result<bool> {
+        let ready = self.shared.host.initialized();
+        self.shared.host_ground().await?;
+        Ok(ready)
+    }
+
     /// Makes a sandbox; it is ready to run commands. On failure nothing of it is left.
     pub async fn create(&self, config: SandboxConfig) -> Result<EngineSandbox> {
         let shared = &self.shared;
@@ -238,11 +246,14 @@ pub(super) fn launch_failed(error: LaunchError) -> EngineError {
 fn possible_limits(cgroups: &Hierarchy) -> LimitReport {
     let [memory, pids, cpus] = cgroups.offers();
     let enforced_or = |offered: bool, otherwise: Enforcement| if offered { Enforcement::Enforced } else { otherwise };
-    // Since Linux 6.14 each pid namespace has a `kernel.pid_max` of its own.
+    // Since Linux 6.14 each pid namespace has a `kernel.pid_max` of its own, which cannot be small; `RLIMIT_NPROC` can,
+    // but counts each user by itself and the host's root not at all.
     let own_pid_max = Host::read().kernel.is_some_and(|version| version >= (6, 14));
+    let ordinary_user = !rustix::process::geteuid().is_root();
+    let without_pids = if own_pid_max || ordinary_user { Enforcement::Advisory } else { Enforcement::Absent };
     LimitReport {
         memory: enforced_or(memory, Enforcement::Absent),
-        pids: enforced_or(pids || own_pid_max, Enforcement::Absent),
+        pids: enforced_or(pids, without_pids),
         cpus: enforced_or(cpus, Enforcement::Advisory),
         file_size: Enforcement::Enforced,
         open_files: Enforcement::Enforced,
@@ -272,16 +283,18 @@ async fn end_helper(sandbox: &std::path::Path, id: &str) -> Result<()> {
 }
 
 impl Shared {
+    async fn host_ground(&self) -> Result<&Ground> {
+        let state = self.state.clone();
+        let build = || async {
+            let ground = tokio::task::spawn_blocking(move || host::ground(&state));
+            ground.await.map_err(std::io::Error::other).flatten().map_err(EngineError::io("host base"))
+        };
+        self.host.get_or_try_init(build).await
+    }
+
     async fn resolve(&self, base: &Base) -> Result<(Ground, Vec<String>)> {
         match base {
-            Base::Host => {
-                let state = self.state.clone();
-                let build = || async {
-                    let ground = tokio::task::spawn_blocking(move || host::ground(&state));
-                    ground.await.map_err(std::io::Error::other).flatten().map_err(EngineError::io("host base"))
-                };
-                Ok((self.host.get_or_try_init(build).await?.clone(), Vec::new()))
-            }
+            Base::Host => Ok((self.host_ground().await?.clone(), Vec::new())),
             Base::Rootfs(directory) => {
                 let root = directory.canonicalize().map_err(EngineError::io(directory.display()))?;
                 if !root.join("etc").is_dir() && !root.join("bin").exists() {
@@ -310,6 +323,7 @@ impl Shared {
             commands: CommandDefaults {
                 env: config.env.clone(),
                 file_size: limits.file_size,
+                processes: limits.pids.filter(|_| !pids),
                 open_files: limits.open_files,
                 reset_oom_score: false,
             },

@@ -140,7 +140,8 @@ fn directory(path: &Path, mode: u32) -> io::Result<()> {
 
 fn copy_entry(from: &Path, to: &Path, metadata: &Metadata) -> io::Result<()> {
     if metadata.is_dir() {
-        directory(to, metadata.mode() & 0o777)
+        // Ours to fill, whatever its mode.
+        directory(to, metadata.mode() & 0o777 | 0o700)
     } else if metadata.is_symlink() {
         symlink(fs::read_link(from)?, to)
     } else {

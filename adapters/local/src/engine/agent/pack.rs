@@ -16,7 +16,10 @@ pub(super) fn pack(stream: OwnedFd, path: &str, max_bytes: u64) -> io::Result<()
     // A trailing slash would make the kernel follow a symlink.
     let source: PathBuf = Path::new(path).components().collect();
     let name = source.file_name().map_or_else(|| Path::new("."), Path::new);
-    fs::symlink_metadata(&source).map_err(|error| named(path, error))?;
+    fs::symlink_metadata(&source).map_err(|error| match error.kind() {
+        io::ErrorKind::NotADirectory => named(path, io::Error::new(io::ErrorKind::NotFound, error)),
+        _ => named(path, error),
+    })?;
     let limited = Limited { inner: File::from(stream), left: max_bytes, max: max_bytes };
     let mut archive = tar::Builder::new(BufWriter::with_capacity(1 << 16, limited));
     archive.follow_symlinks(false);

@@ -163,6 +163,7 @@ fn become_command(
         }
         limit(Resource::Core, Some(0)).map_err(other("core limit"))?;
         limit(Resource::Fsize, defaults.file_size).map_err(other("file size limit"))?;
+        limit(Resource::Nproc, defaults.processes).map_err(other("process limit"))?;
         limit(Resource::Nofile, defaults.open_files).map_err(other("open files limit"))?;
         rustix::stdio::dup2_stdin(stdin).map_err(|e| other("standard input")(e.into()))?;
         rustix::stdio::dup2_stdout(stdout).map_err(|e| other("standard output")(e.into()))?;
