@@ -19,9 +19,9 @@ use crate::write::{ArchiveRow, Container, RowWriter, Rows, pack};
 /// What to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// `tasks.jsonl` and `swesmith.jsonl`.
+    /// `rows.jsonl` and `swesmith.jsonl`.
     Jsonl,
-    /// `tasks.parquet` and `swesmith.parquet`.
+    /// `rows.parquet` and `swesmith.parquet`.
     Parquet,
     /// One directory per task.
     Directories,
@@ -126,7 +126,7 @@ impl Output<'_> {
                     env_type: task.metadata.get("env_type").and_then(Value::as_str).map(str::to_owned),
                     archive,
                 };
-                let path = self.out.join(format!("tasks.{}", container.extension()));
+                let path = self.out.join(format!("rows.{}", container.extension()));
                 push(&mut self.tasks, &path, container, &row)?;
             }
         }

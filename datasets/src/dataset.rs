@@ -306,8 +306,12 @@ impl Iterator for Entries<'_> {
 }
 
 fn parse_row(text: &[u8]) -> Result<Map<String, Value>, Fault> {
-    serde_json::from_slice(text).map_err(|error| {
-        Fault::new(format!("the row is no JSON object: {error}"), "correct the row, or fetch the file again")
+    serde_json::from_slice(text.trim_ascii()).map_err(|error| {
+        let message = error.to_string();
+        // The row is one line, whatever line of the file it is.
+        let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
+        let what = format!("the row is no JSON object: {what} at column {}", error.column());
+        Fault::new(what, "correct the row, or fetch the file again")
     })
 }
 

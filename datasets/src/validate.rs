@@ -1,7 +1,9 @@
 //! Finding everything that is wrong with a data set.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use sandbox_bench_core::{Digest, Requirement};
 
@@ -53,6 +55,7 @@ pub fn validate(dataset: &Dataset) -> impl Iterator<Item = Problem> + '_ {
 struct Checks {
     file: PathBuf,
     tasks: u64,
+    last_file: PathBuf,
     /// Ids without letter case, and how they were written first.
     folded: HashMap<String, String>,
     /// What a manifest lists and has not been seen.
@@ -62,6 +65,8 @@ struct Checks {
 impl Checks {
     fn task(&mut self, entry: &TaskEntry, task: &Task) -> Vec<Problem> {
         self.tasks += 1;
+        let marked = self.last_file != entry.file() && begins_with_mark(entry.file());
+        self.last_file = entry.file().to_owned();
         let mut found = Vec::new();
         let mut warn = |what: String, remedy: &str| {
             found.push(Problem {
@@ -72,6 +77,9 @@ impl Checks {
                 severity: Severity::Warning,
             });
         };
+        if marked {
+            warn("the file begins with a byte order mark".to_owned(), "remove it: other programs stumble over it");
+        }
         for warning in &task.warnings {
             let corrected = warning.starts_with("normalized:");
             let remedy = if corrected { "a corrected copy is used; correct the original" } else { "look at the task" };
@@ -122,4 +130,10 @@ impl Checks {
         }
         found
     }
+}
+
+fn begins_with_mark(path: &Path) -> bool {
+    let mut start = [0; 3];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == *b"\xef\xbb\xbf"
 }

@@ -23,6 +23,7 @@ fn every_bundled_task_loads_and_has_a_gold_solution() {
     assert_eq!(dataset.name(), "smoke");
     assert_eq!(validate(&dataset).collect::<Vec<_>>(), []);
     let tasks: Vec<_> = dataset.entries().map(|entry| dataset.load(&entry.unwrap()).unwrap()).collect();
+    assert!(tasks.iter().any(|task| task.id == "build-order"), "ids of Parquet rows are as in the file");
     let count = |family| tasks.iter().filter(|task| task.family == family).count();
     assert!(count(Family::Harbor) >= 3);
     assert!(count(Family::TerminalBench1) >= 3);

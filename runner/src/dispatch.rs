@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use sandbox_bench_core::evidence::{Attempt, Cleanup, Event, Failure, SCHEMA_VERSION, TrialKey};
-use sandbox_bench_core::{Backend, Condition, Digest, FailureClass, MeterReading, NetworkPolicy, Phase, Resources, Tag};
+use sandbox_bench_core::{
+    Backend, Condition, Digest, FailureClass, MeterReading, NetworkPolicy, Phase, Resources, Tag,
+};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -186,10 +188,12 @@ impl Dispatcher<'_> {
 
     fn prepare(&mut self, waiting: &Waiting, tag: Tag) -> Result<Trial, Failure> {
         let key = &waiting.key;
-        let failed = |class, message| Failure { class, phase: Phase::Environment, message, error_kind: None, retryable: false };
+        let failed =
+            |class, message| Failure { class, phase: Phase::Environment, message, error_kind: None, retryable: false };
         let unavailable = |message| failed(FailureClass::Unavailable, message);
         let planned = self.planned(key).ok_or_else(|| unavailable("the task is not part of the plan".into()))?.clone();
-        let backend = self.work.backends.get(&key.backend).ok_or_else(|| unavailable("the backend is not connected".into()))?;
+        let backend =
+            self.work.backends.get(&key.backend).ok_or_else(|| unavailable("the backend is not connected".into()))?;
         let setup = match planned.setups.get(&key.backend) {
             Some(Ok(setup)) => setup.clone(),
             Some(Err(why)) => return Err(unavailable(why.clone())),

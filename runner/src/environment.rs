@@ -171,7 +171,11 @@ fn check_base(image: &str, capabilities: &Capabilities) -> Result<(), String> {
         "perl" => "perl",
         // Plain distributions promise nothing but a POSIX userland, which every base has.
         "alpine" | "busybox" | "debian" | "fedora" | "ubuntu" | "ubuntu-24-04" => return Ok(()),
-        _ => return Err(format!("the backend cannot start from the image {image}, and its base does not stand in for it")),
+        _ => {
+            return Err(format!(
+                "the backend cannot start from the image {image}, and its base does not stand in for it"
+            ));
+        }
     };
     if capabilities.base_commands.iter().any(|have| have == command) {
         return Ok(());
@@ -181,7 +185,8 @@ fn check_base(image: &str, capabilities: &Capabilities) -> Result<(), String> {
 
 fn fingerprint(environment: &Environment, setup: &Setup, backend: &BackendInfo) -> Digest {
     let mut hasher = Hasher::default();
-    for part in [&environment.fingerprint.to_string(), &format!("{:?}", setup.way), &setup.asked, &backend.architecture] {
+    for part in [&environment.fingerprint.to_string(), &format!("{:?}", setup.way), &setup.asked, &backend.architecture]
+    {
         hasher.update(part.as_bytes());
         hasher.update(b"\0");
     }
@@ -208,9 +213,9 @@ pub fn fill_templates(env: &BTreeMap<String, String>) -> Result<BTreeMap<String,
                 return Ok((name.clone(), value.clone()));
             }
             let set = std::env::var(variable).ok().filter(|v| !v.is_empty());
-            set.or(default)
-                .map(|filled| (name.clone(), filled))
-                .ok_or_else(|| format!("the task's variable {name} wants the host variable {variable}, which is not set"))
+            set.or(default).map(|filled| (name.clone(), filled)).ok_or_else(|| {
+                format!("the task's variable {name} wants the host variable {variable}, which is not set")
+            })
         })
         .collect()
 }
@@ -248,7 +253,8 @@ mod tests {
 
     #[test]
     fn only_whole_values_are_templates() {
-        let fill = |value: &str| fill_templates(&BTreeMap::from([("X".to_owned(), value.to_owned())])).map(|m| m["X"].clone());
+        let fill =
+            |value: &str| fill_templates(&BTreeMap::from([("X".to_owned(), value.to_owned())])).map(|m| m["X"].clone());
         assert_eq!(fill("x${HOME}").unwrap(), "x${HOME}");
         assert_eq!(fill("${SANDBOX_BENCH_NOT_SET:-d}").unwrap(), "d");
         assert_eq!(fill("${SANDBOX_BENCH_NOT_SET:-}").unwrap(), "");

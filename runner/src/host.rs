@@ -11,9 +11,8 @@ pub fn describe() -> Host {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let pretty = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = memory
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
+    let kib =
+        memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
     Host {
         os: pretty.map_or_else(|| std::env::consts::OS.to_owned(), |name| name.trim_matches('"').to_owned()),
         kernel: uname.release().to_string_lossy().into_owned(),

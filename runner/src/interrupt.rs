@@ -21,7 +21,9 @@ pub fn on_signals() -> std::io::Result<CancellationToken> {
         let mut next = async || tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} };
         next().await;
         cancelled.cancel();
-        eprintln!("\ninterrupted: ending trials and removing sandboxes; once more to leave at once (then run `sandbox-bench reap`)");
+        eprintln!(
+            "\ninterrupted: ending trials and removing sandboxes; once more to leave at once (then run `sandbox-bench reap`)"
+        );
         next().await;
         std::process::exit(i32::from(EXIT_INTERRUPTED));
     });

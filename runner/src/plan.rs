@@ -112,8 +112,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn plan(order: Order, seed: u64) -> Vec<TrialKey> {
-        let tasks: Vec<TaskName> =
-            (0..5).map(|n| TaskName { dataset: "d".into(), task: format!("t{n}") }).collect();
+        let tasks: Vec<TaskName> = (0..5).map(|n| TaskName { dataset: "d".into(), task: format!("t{n}") }).collect();
         expand(&["a".into(), "b".into()], &[Condition::Cold, Condition::Warm], &tasks, 3, order, seed)
     }
 

@@ -118,10 +118,15 @@ impl Progress {
     /// A warm artifact was made, found, or could not be had.
     pub fn prewarmed(&self, backend: &str, task: &str, result: Result<&Ready, &Failure>) {
         let told = match result {
-            Ok(Ready { built_us: Some(us), .. }) => format!("{backend} prewarmed the environment of {task} in {}", seconds(*us)),
+            Ok(Ready { built_us: Some(us), .. }) => {
+                format!("{backend} prewarmed the environment of {task} in {}", seconds(*us))
+            }
             Ok(Ready { built_us: None, .. }) => format!("{backend} has a warm artifact for the environment of {task}"),
             Err(failure) => {
-                return self.say(&format!("{backend} cannot prewarm the environment of {task}: {}", first_lines(&failure.message)));
+                return self.say(&format!(
+                    "{backend} cannot prewarm the environment of {task}: {}",
+                    first_lines(&failure.message)
+                ));
             }
         };
         if self.shared.lines {

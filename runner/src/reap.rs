@@ -86,7 +86,11 @@ async fn entry_of_run(
 }
 
 /// Ends a sandbox by its id, if that is known, and whatever else carries its tag.
-async fn sandbox(entry: &CleanupEntry, backend: &Arc<dyn Backend>, journal: &Journal) -> std::io::Result<Option<String>> {
+async fn sandbox(
+    entry: &CleanupEntry,
+    backend: &Arc<dyn Backend>,
+    journal: &Journal,
+) -> std::io::Result<Option<String>> {
     let call = call();
     let mut references = match backend.find(&call, &TagQuery::Exact(entry.tag.clone())).await {
         Ok(found) => found.into_iter().map(|found| found.reference).collect(),
@@ -95,7 +99,9 @@ async fn sandbox(entry: &CleanupEntry, backend: &Arc<dyn Backend>, journal: &Jou
     };
     let recorded = |id: &String| SandboxRef { backend: entry.backend.clone(), id: id.clone(), tag: entry.tag.clone() };
     match &entry.id {
-        Some(id) if references.iter().all(|reference: &SandboxRef| reference.id != *id) => references.push(recorded(id)),
+        Some(id) if references.iter().all(|reference: &SandboxRef| reference.id != *id) => {
+            references.push(recorded(id))
+        }
         None if references.is_empty() => {
             journal.commit(nothing_found(entry)).await?;
             return Ok(None);
@@ -115,7 +121,11 @@ async fn sandbox(entry: &CleanupEntry, backend: &Arc<dyn Backend>, journal: &Jou
 }
 
 /// An artifact whose making was cut short is deleted if it is there; a finished one would have been journaled.
-async fn artifact(entry: &CleanupEntry, backend: &Arc<dyn Backend>, journal: &Journal) -> std::io::Result<Option<String>> {
+async fn artifact(
+    entry: &CleanupEntry,
+    backend: &Arc<dyn Backend>,
+    journal: &Journal,
+) -> std::io::Result<Option<String>> {
     let call = call();
     let found = match backend.artifacts(&call, &TagQuery::Exact(entry.tag.clone())).await {
         Ok(found) => found,

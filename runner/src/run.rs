@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::connect::{self, Backends};
 use crate::dispatch::{self, Work};
 use crate::exit::Fault;
+use crate::host;
 use crate::journal::Journal;
 use crate::outputs::OutputStore;
 use crate::pack::PackCache;
@@ -28,7 +29,6 @@ use crate::progress::Progress;
 use crate::solver::Solver;
 use crate::trial::{Context, Limits};
 use crate::warm::{self, WarmSet};
-use crate::host;
 
 /// Which tasks to take.
 #[derive(Debug, Clone, Default)]
@@ -229,7 +229,12 @@ pub struct Open {
 ///
 /// # Errors
 /// The directory cannot be written, or a variable to forward is not set.
-pub async fn begin(request: &Request, plan: &Plan, watch: Progress, interrupt: CancellationToken) -> Result<Open, Fault> {
+pub async fn begin(
+    request: &Request,
+    plan: &Plan,
+    watch: Progress,
+    interrupt: CancellationToken,
+) -> Result<Open, Fault> {
     let forwarded = forwarded(&request.forward)?;
     let directory = request.results.join(&plan.run);
     let start = || -> anyhow::Result<(Journal, OutputStore, PackCache)> {
@@ -260,9 +265,8 @@ fn forwarded(names: &[String]) -> Result<BTreeMap<String, SecretString>, Fault> 
     names
         .iter()
         .map(|name| {
-            let value = std::env::var(name).map_err(|_| {
-                Fault::usage(anyhow!("--forward-env {name}: the variable is not set, or is not text"))
-            })?;
+            let value = std::env::var(name)
+                .map_err(|_| Fault::usage(anyhow!("--forward-env {name}: the variable is not set, or is not text")))?;
             Ok((name.clone(), SecretString::from(value)))
         })
         .collect()

@@ -171,7 +171,9 @@ async fn known_artifacts(
     let mut known = HashMap::new();
     if !rebuild && backend.info().capabilities.snapshot {
         match backend.artifacts(&call, &TagQuery::All).await {
-            Ok(listed) => known.extend(listed.into_iter().filter(|a| a.ready).filter_map(|a| Some((a.fingerprint.clone()?, a)))),
+            Ok(listed) => {
+                known.extend(listed.into_iter().filter(|a| a.ready).filter_map(|a| Some((a.fingerprint.clone()?, a))))
+            }
             Err(error) if *error.kind() == ErrorKind::Unsupported => {}
             Err(error) => return Err(failure(format!("cannot list warm artifacts: {error}"))),
         }
@@ -180,7 +182,9 @@ async fn known_artifacts(
         let artifact = backend.artifact(&call, id).await;
         let artifact = artifact.map_err(|error| failure(format!("the warm artifact {id} cannot be used: {error}")))?;
         let Some(fingerprint) = artifact.fingerprint.clone() else {
-            return Err(failure(format!("the warm artifact {id} does not say which environment it holds; make it with `sandbox-bench prewarm`")));
+            return Err(failure(format!(
+                "the warm artifact {id} does not say which environment it holds; make it with `sandbox-bench prewarm`"
+            )));
         };
         known.insert(fingerprint, artifact);
     }

@@ -69,7 +69,7 @@ pub(crate) async fn build(engine: &Engine, call: &Call, build: Build, log: &dyn 
     })
     .await?;
     drop(events);
-    task.finish().await?;
+    bounded(call, &what, task.finish()).await??;
     ended.map_err(|error| progress.failure(&what, error))
 }
 

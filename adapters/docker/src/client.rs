@@ -113,7 +113,8 @@ pub(crate) fn winding_up(call: &Call, limit: Duration) -> Call {
 /// `InvalidRequest`.
 pub(crate) fn checked<'a>(what: &str, id: &'a str) -> Result<&'a str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._/:@-".contains(&b);
-    let ok = !id.is_empty() && id.len() <= 512 && id.bytes().all(plain) && !id.contains("..") && !id.starts_with('/');
+    let named = id.split('/').all(|part| part.bytes().any(|b| b.is_ascii_alphanumeric()));
+    let ok = named && id.len() <= 512 && id.bytes().all(plain) && !id.contains("..");
     if ok { Ok(id) } else { Err(Error::invalid(format!("{id:?} cannot be the name of {what}"))) }
 }
 
@@ -132,7 +133,7 @@ mod tests {
         for good in ["debian:bookworm-slim", "ghcr.io/a/b@sha256:00", "localhost:5000/x", "sha256:0f"] {
             assert!(checked("an image", good).is_ok(), "{good}");
         }
-        for bad in ["", "a?force=1", "a b", "../x", "/x", "a#b", "ä"] {
+        for bad in ["", "a?force=1", "a b", "../x", "/x", ".", "a/.", "a//b", "_", "a#b", "ä"] {
             assert!(checked("an image", bad).is_err(), "{bad}");
         }
     }

@@ -1,6 +1,6 @@
 //! Creating a sandbox: the container is asked for at once, and its image made ready only if the engine misses it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bollard::errors::Error as EngineError;
 use bollard::models::ContainerCreateBody;
@@ -98,9 +98,7 @@ fn uncertain(spec: &SandboxSpec, cause: Error) -> Error {
 
 async fn bring_up(engine: &Engine, call: &Call, id: &str) -> Result<CreateFacts> {
     let what = format!("container {}: start", short(id));
-    let started = Instant::now();
     raw_request(call, &what, engine.docker.start_container(id, None)).await?.map_err(|e| cannot_start(&what, e))?;
-    tracing::debug!(container = short(id), elapsed_ms = started.elapsed().as_millis(), "started");
     let seen = observe::inspect(engine, call, id).await?;
     if !observe::running(&seen) {
         return Err(observe::ended(id, seen.state.as_ref()));

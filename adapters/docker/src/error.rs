@@ -86,7 +86,7 @@ fn by_text(message: &str) -> Option<ErrorKind> {
         Some(ErrorKind::Capacity)
     } else if any(&["toomanyrequests", "too many requests"]) {
         Some(ErrorKind::RateLimited { retry_after: None })
-    } else if any(&["cannot overwrite"]) {
+    } else if any(&["cannot overwrite", "not a directory"]) {
         Some(ErrorKind::InvalidRequest)
     } else {
         None

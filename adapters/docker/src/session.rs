@@ -128,6 +128,7 @@ impl<'a> Session<'a> {
         let call = self.command.call;
         let mut limit = Instant::now() + call.remaining().saturating_sub(START_MARGIN);
         let mut started = false;
+        call.meter.sent(spec.stdin.as_ref().map_or(0, |bytes| bytes.len() as u64));
         let mut feed = pin!(feed(input, spec.stdin.clone()));
         loop {
             if let Some(closed) = self.streams.closed() {

@@ -30,7 +30,7 @@ pub(crate) async fn upload(engine: &Engine, call: &Call, container: &str, inputs
     call.meter.api_call();
     let request = engine.docker.upload_to_container(container, Some(options), bollard::body_try_stream(stream));
     let answer = bounded(call, &what, request).await?;
-    let bytes = task.finish().await?;
+    let bytes = bounded(call, &what, task.finish()).await??;
     answer.map_err(|e| lost(container, error::map(&what, e)))?;
     Ok(Uploaded { bytes, proof: UploadProof::Acknowledged })
 }
@@ -68,7 +68,7 @@ async fn stream_down(
     let mut file = None;
     let mut bytes = 0u64;
     while let Some(chunk) = stream.next().await {
-        let chunk = chunk.map_err(|e| lost(container, error::map(what, e)))?;
+        let chunk = chunk.map_err(|e| missing(lost(container, error::map(what, e))))?;
         let file = match &mut file {
             Some(file) => file,
             None => file.insert(tokio::fs::File::create(to).await.map_err(on_host)?),
@@ -125,6 +125,16 @@ fn lost(container: &str, error: Error) -> Error {
         observe::lost(container).because(error)
     } else {
         error
+    }
+}
+
+/// What lies below a file is not there; the engine calls such a path faulty.
+fn missing(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidRequest if error.to_string().contains("not a directory") => {
+            Error::new(ErrorKind::NotFound, "no such path in the sandbox").because(error)
+        }
+        _ => error,
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::archive::names;
+use crate::archive::{Failure, names};
 use crate::problem::{Fault, excerpt};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +52,8 @@ impl<'a> Tree<'a> {
         &mut self,
         parts: &[String],
         mode: u32,
-        fill: impl FnOnce(&mut File) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        fill: impl FnOnce(&mut File) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let path = self.vacant(parts)?;
         let failed = |error: &io::Error| Fault::io("write", &path, error);
         let mut file =

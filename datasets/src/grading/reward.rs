@@ -69,18 +69,19 @@ pub fn read(json: Option<&[u8]>, text: Option<&[u8]>) -> Result<Reward, RewardEr
     Ok(Reward { rewards, disagreement })
 }
 
-/// The pass rule: the key `reward`, else the only key, must be at least 1. Several keys without `reward` decide nothing.
+/// The pass rule: the key `reward` must be at least 1. Without that key all rewards must be: if all are, the task is
+/// accepted; if none is, rejected; if they differ, nothing is decided, because nobody has said which one counts.
 #[must_use]
 pub fn decide(rewards: &Rewards) -> Decision {
-    let value = match (rewards.get("reward"), rewards.len()) {
-        (Some(value), _) => Some(value),
-        (None, 1) => rewards.values().next(),
-        _ => None,
+    let passes = |value: &f64| *value >= 1.0;
+    let passed = match rewards.get("reward") {
+        Some(value) => vec![passes(value)],
+        None => rewards.values().map(passes).collect(),
     };
-    match value {
-        Some(value) if *value >= 1.0 => Decision::Accepted,
-        Some(_) => Decision::Rejected,
-        None => Decision::Undecided,
+    match (passed.contains(&true), passed.contains(&false)) {
+        (true, false) => Decision::Accepted,
+        (false, true) => Decision::Rejected,
+        _ => Decision::Undecided,
     }
 }
 
@@ -135,6 +136,10 @@ mod tests {
 
     fn json(content: &str) -> Result<Rewards, RewardError> {
         read(Some(content.as_bytes()), None).map(|reward| reward.rewards)
+    }
+
+    fn decided(pairs: &[(&str, f64)]) -> Decision {
+        decide(&pairs.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect())
     }
 
     #[test]
@@ -193,12 +198,17 @@ mod tests {
 
     #[test]
     fn the_pass_rule() {
-        let decide =
-            |pairs: &[(&str, f64)]| decide(&pairs.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect());
-        assert_eq!(decide(&[("reward", 1.0)]), Decision::Accepted);
-        assert_eq!(decide(&[("reward", 0.99)]), Decision::Rejected);
-        assert_eq!(decide(&[("reward", 2.0), ("other", 0.0)]), Decision::Accepted);
-        assert_eq!(decide(&[("score", 1.0)]), Decision::Accepted);
-        assert_eq!(decide(&[("a", 1.0), ("b", 1.0)]), Decision::Undecided);
+        assert_eq!(decided(&[("reward", 1.0)]), Decision::Accepted);
+        assert_eq!(decided(&[("reward", 0.99)]), Decision::Rejected);
+        assert_eq!(decided(&[("reward", 2.0), ("other", 0.0)]), Decision::Accepted);
+        assert_eq!(decided(&[("score", 1.0)]), Decision::Accepted);
+    }
+
+    #[test]
+    fn several_rewards_without_a_main_one_must_agree() {
+        assert_eq!(decided(&[("correctness", 1.0), ("speed", 1.5)]), Decision::Accepted);
+        assert_eq!(decided(&[("correctness", 0.0), ("speed", 0.9)]), Decision::Rejected);
+        assert_eq!(decided(&[("correctness", 1.0), ("speed", 0.9)]), Decision::Undecided);
+        assert_eq!(decided(&[]), Decision::Undecided);
     }
 }

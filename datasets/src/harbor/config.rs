@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn wrong_types_name_the_key() {
         let error = environment("memory_mb = \"lots\"").unwrap_err();
-        assert_eq!(error.what, "environment.memory_mb is a string, but must be a whole number");
+        assert_eq!(error.what, "environment.memory_mb is \"lots\", but must be a whole number");
         assert_eq!(parse("schema_version = 1", &mut Vec::new()).unwrap_err().remedy, "correct schema_version");
         assert!(parse("a = ", &mut Vec::new()).unwrap_err().what.starts_with("task.toml line 1"));
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-use crate::problem::Fault;
+use crate::problem::{Fault, excerpt};
 
 /// A table and its dotted path in the file.
 pub(crate) struct Section<'a> {
@@ -27,7 +27,12 @@ impl<'a> Section<'a> {
     /// A fault of this key.
     pub(crate) fn wrong(&self, key: &str, must: &str) -> Fault {
         let name = self.name(key);
-        let found = self.table.get(key).map_or_else(|| "missing".to_owned(), |value| format!("a {}", value.type_str()));
+        let found = match self.table.get(key) {
+            None => "missing".to_owned(),
+            Some(Value::String(text)) => excerpt(text),
+            Some(value @ (Value::Integer(_) | Value::Float(_) | Value::Boolean(_))) => value.to_string(),
+            Some(value) => format!("a {}", value.type_str()),
+        };
         Fault::new(format!("{name} is {found}, but must be {must}"), format!("correct {name}"))
     }
 

@@ -1,5 +1,6 @@
 //! Where tasks come from: a task directory, or a file of rows.
 
+mod guard;
 pub(crate) mod json;
 pub(crate) mod parquet;
 pub(crate) mod scan;
@@ -34,7 +35,7 @@ pub(crate) struct Source {
     /// What it is called in messages: where the user has it.
     pub(crate) shown: PathBuf,
     pub(crate) kind: Kind,
-    /// Put before the ids of its `path` rows, which are unique only in their source.
+    /// Put before the ids of `path` rows that are unique only in their source.
     pub(crate) qualifier: Option<String>,
 }
 

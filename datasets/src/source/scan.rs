@@ -72,8 +72,10 @@ impl<'a> Scan<'a> {
             FileKind::Array => Kind::Json(Layout::Array),
             FileKind::Parquet => Kind::Parquet(OnceLock::new()),
         };
-        let parent = pending.path.parent().and_then(Path::file_name);
-        let qualifier = (!direct).then(|| parent.map(|name| name.to_string_lossy().into_owned())).flatten();
+        // In a collection of sources, `<source>/tasks.parquet`, paths are unique only in their source.
+        let collected = !direct && pending.path.file_name().is_some_and(|name| name == "tasks.parquet");
+        let parent = pending.shown.parent().and_then(Path::file_name).filter(|_| collected);
+        let qualifier = parent.map(|name| name.to_string_lossy().into_owned());
         Ok(Some(Source { path: pending.path, shown: pending.shown, kind, qualifier }))
     }
 

@@ -145,7 +145,10 @@ fn list(dataset: &Dataset, format: OutputFormat) -> Result<Exit, Fault> {
 fn inspect(dataset: &Dataset, id: &str) -> Result<Exit, Fault> {
     let entry = dataset.entries().filter_map(Result::ok).find(|entry| entry.id == id);
     let entry = entry.ok_or_else(|| {
-        Fault::usage(anyhow!("data set {} has no task {id}; `sandbox-bench dataset list` shows its tasks", dataset.name()))
+        Fault::usage(anyhow!(
+            "data set {} has no task {id}; `sandbox-bench dataset list` shows its tasks",
+            dataset.name()
+        ))
     })?;
     let inspection = datasets::inspect(dataset, &entry).map_err(Fault::usage)?;
     print_json(&inspection)?;

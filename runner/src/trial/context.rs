@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_bench_core::evidence::TrialKey;
-use sandbox_bench_core::{
-    Backend, Call, Grants, Input, InputEntry, MeterReading, NetworkPolicy, Phase, Stage, Tag,
-};
+use sandbox_bench_core::{Backend, Call, Grants, Input, InputEntry, MeterReading, NetworkPolicy, Phase, Stage, Tag};
 use sandbox_bench_datasets::task::Task;
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;

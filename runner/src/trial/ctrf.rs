@@ -52,7 +52,6 @@ pub fn counts(bytes: &[u8]) -> Option<TestCounts> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
 
     #[test]
     fn counts_and_names_are_read_and_anything_else_is_no_report() {

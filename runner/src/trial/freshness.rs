@@ -101,7 +101,9 @@ pub fn prove(expected: &Expected<'_>, facts: &Freshness, created: &CreateFacts) 
             }
             Some(_) if facts.marker.is_some() => violated("the artifact holds the marker of a trial".into()),
             Some(_) => proven(format!("started from artifact {id}, which holds the expected environment")),
-            None => violated("the sandbox does not hold what prewarm put into the artifact: it was started cold".into()),
+            None => {
+                violated("the sandbox does not hold what prewarm put into the artifact: it was started cold".into())
+            }
         },
         Expected::Reuse { previous } => match &facts.marker {
             Some(marker) if marker == previous.as_str() => proven(format!("holds the marker of {previous}")),

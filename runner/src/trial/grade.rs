@@ -9,9 +9,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use sandbox_bench_core::evidence::Failure;
-use sandbox_bench_core::{
-    Completion, Decision, FailureClass, Phase, Stage, StreamReport, Verdict,
-};
+use sandbox_bench_core::{Completion, Decision, FailureClass, Phase, Stage, StreamReport, Verdict};
 use sandbox_bench_datasets::grading::{self, reward, swesmith, terminal_bench};
 use sandbox_bench_datasets::task::{SweSmith, TestParser, Verifier};
 
@@ -92,7 +90,11 @@ fn parsed(parser: TestParser, output: &str, ran: &Ran) -> Verdict {
         }
         Err(error) => {
             let mut verdict = verdict(Decision::Undecided, "tests", ran);
-            verdict.disagreements.push(format!("{error}; it ended with {}: {}", ran.report.completion, ran.last_words()));
+            verdict.disagreements.push(format!(
+                "{error}; it ended with {}: {}",
+                ran.report.completion,
+                ran.last_words()
+            ));
             verdict
         }
     }
@@ -106,9 +108,13 @@ fn resolved(instance: &SweSmith, output: &str, ran: &Ran) -> Verdict {
     let mut verdict = verdict(decided, "tests", ran);
     if nothing_ran {
         let words = ran.last_words();
-        verdict.disagreements.push(format!("none of the {expected} expected tests ran: {}: {words}", ran.report.completion));
+        verdict
+            .disagreements
+            .push(format!("none of the {expected} expected tests ran: {}: {words}", ran.report.completion));
     } else if resolution.official != resolution.resolved {
-        verdict.disagreements.push(format!("the official rule, which leaves skipped tests out, says {}", resolution.official));
+        verdict
+            .disagreements
+            .push(format!("the official rule, which leaves skipped tests out, says {}", resolution.official));
     }
     verdict.tests = Some(resolution.tests);
     note_truncation(&mut verdict, &ran.report.stdout);
@@ -230,7 +236,9 @@ fn note_tests(verdict: &mut Verdict) {
 
 fn note_truncation(verdict: &mut Verdict, stream: &StreamReport) {
     if stream.truncated() {
-        verdict.disagreements.push("a part of the verifier's output is missing; tests named there are not counted".into());
+        verdict
+            .disagreements
+            .push("a part of the verifier's output is missing; tests named there are not counted".into());
     }
 }
 
@@ -307,7 +315,10 @@ mod tests {
     #[test]
     fn zero_tests_are_not_a_pass() {
         let ctrf = r#"{"results":{"summary":{"tests":0,"passed":0,"failed":0}}}"#;
-        for (files, stdout) in [(vec![("reward.txt", "1"), ("ctrf.json", ctrf)], ""), (vec![("reward.txt", "1")], "= no tests ran in 0.01s =")] {
+        for (files, stdout) in [
+            (vec![("reward.txt", "1"), ("ctrf.json", ctrf)], ""),
+            (vec![("reward.txt", "1")], "= no tests ran in 0.01s ="),
+        ] {
             let verdict = judged(&files, 0, stdout);
             assert_eq!((verdict.decision, verdict.decided_by.as_str()), (Decision::Rejected, "tests"));
         }

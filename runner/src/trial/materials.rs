@@ -59,7 +59,8 @@ impl Materials {
     /// The manifest: every input, without its bytes.
     #[must_use]
     pub fn manifest(&self) -> Vec<InputEntry> {
-        let all = self.first.iter().chain(self.copies.values()).chain(&self.files).chain(&self.solver).chain(&self.tests);
+        let all =
+            self.first.iter().chain(self.copies.values()).chain(&self.files).chain(&self.solver).chain(&self.tests);
         all.map(|input| input.entry.clone()).collect()
     }
 }

@@ -113,7 +113,9 @@ async fn reconcile(context: &Context, calls: &Calls, backend: &Arc<dyn Backend>,
             }
             cleanup
         }
-        Err(error) => Cleanup::Unconfirmed { why: format!("the answer to create was lost, and so is the search: {error}") },
+        Err(error) => {
+            Cleanup::Unconfirmed { why: format!("the answer to create was lost, and so is the search: {error}") }
+        }
     }
 }
 

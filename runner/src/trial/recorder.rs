@@ -111,7 +111,13 @@ impl<'a> Recorder<'a> {
         let mut state = self.state();
         if let Some(last) = state.phases.pop() {
             let us = us.min(last.duration_us);
-            state.phases.push(PhaseSpan { phase, start_us: last.start_us, duration_us: us, guest_us: None, ok: last.ok });
+            state.phases.push(PhaseSpan {
+                phase,
+                start_us: last.start_us,
+                duration_us: us,
+                guest_us: None,
+                ok: last.ok,
+            });
             let rest = PhaseSpan { start_us: last.start_us + us, duration_us: last.duration_us - us, ..last };
             state.phases.push(rest);
         }

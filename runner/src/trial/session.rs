@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-
 use sandbox_bench_core::evidence::Cleanup;
 use sandbox_bench_core::{
     Backend, CreateFacts, Created, ExecSpec, FailureClass, NetworkPolicy, Phase, Sandbox, Stage, Tag,
@@ -17,10 +16,10 @@ use super::bench::Bench;
 use super::context::{Calls, Context, MARGIN, TRANSFER_LIMIT, Trial};
 use super::materials::Materials;
 use super::open::{self, NotOpened};
+use super::prepare;
 use super::recorder::Recorder;
 use super::stop::Stop;
 use super::work::{self, Work};
-use super::prepare;
 
 /// Backstop of a sandbox that serves many trials.
 const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3600);

@@ -72,7 +72,13 @@ impl Stop {
 
     /// The failure that an unsuccessful harness command means: `class`, unless it ran out of time or memory.
     #[must_use]
-    pub fn from_completion(class: FailureClass, phase: Phase, what: &str, completion: &Completion, words: &str) -> Self {
+    pub fn from_completion(
+        class: FailureClass,
+        phase: Phase,
+        what: &str,
+        completion: &Completion,
+        words: &str,
+    ) -> Self {
         let class = match completion {
             Completion::DeadlineExceeded { .. } => FailureClass::Timeout,
             _ => class,

@@ -27,7 +27,8 @@ pub struct HeldFile {
 
 /// Applies the instance's patch in the sandbox. A patch that is applied already is left alone.
 pub async fn patch(bench: &Bench<'_>, phase: Phase, instance: &SweSmith, direction: Direction) -> Result<(), Stop> {
-    let failed = |error: PatchError| Stop::new(FailureClass::Patch, phase, format!("the patch does not apply: {error}"));
+    let failed =
+        |error: PatchError| Stop::new(FailureClass::Patch, phase, format!("the patch does not apply: {error}"));
     let touched = patch::files_touched(&instance.bug_patch).map_err(failed)?;
     let mut files = Vec::new();
     for path in &touched {

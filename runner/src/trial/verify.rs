@@ -46,7 +46,8 @@ pub async fn verify(bench: &Bench<'_>, image_user_is_root: bool, hidden: &[HeldF
         }
         Verifier::SweSmith(instance) => {
             swesmith::restore_tests(bench, hidden).await?;
-            let run = r#"if command -v bash >/dev/null 2>&1; then exec bash -c "$0" 2>&1; else exec sh -c "$0" 2>&1; fi"#;
+            let run =
+                r#"if command -v bash >/dev/null 2>&1; then exec bash -c "$0" 2>&1; else exec sh -c "$0" 2>&1; fi"#;
             verifier(bench, ExecSpec::new(["sh", "-c", run, &instance.test_command]), user).await?
         }
     };

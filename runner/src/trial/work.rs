@@ -98,8 +98,8 @@ impl<'a> Work<'a> {
     /// The working set for a sandbox.
     pub fn bench(&self, sandbox: Arc<dyn Sandbox>) -> Result<Bench<'a>, Stop> {
         let setup = self.trial.setup.as_ref();
-        let env = fill_templates(&setup.env)
-            .map_err(|why| Stop::new(FailureClass::Environment, Phase::Prepare, why))?;
+        let env =
+            fill_templates(&setup.env).map_err(|why| Stop::new(FailureClass::Environment, Phase::Prepare, why))?;
         Ok(Bench {
             context: self.context,
             rec: self.rec,

@@ -4,7 +4,8 @@
 #
 # sh -c SCRIPT sh FRAME MARK WATCH COMMAND...
 #   FRAME  random text of the frame marks
-#   MARK   soft file-size limit in blocks, far beyond any real file; children inherit it, and kill.sh knows them by it
+#   MARK   soft file-size limit, in blocks of the shell, far beyond any real file; children inherit it, and kill.sh
+#          knows them by it
 #   WATCH  1: tell whether the processes of the sandbox are the same after the command as before it
 #
 # Opening mark on each stream: RS FRAME '<' [PID MARKED] RS; closing mark: RS FRAME '>' [facts] RS, facts on stderr.
@@ -32,8 +33,17 @@ usage() {
     [ -r /sys/fs/cgroup/cpuacct/cpuacct.usage ] && read -r cpu_ns </sys/fs/cgroup/cpuacct/cpuacct.usage
 }
 
+# The mark counts only if others can see it: not every kernel shows it. Shells count blocks of 512 or of 1024 bytes.
+mark() {
+    ulimit -S -f "$1" || return 1
+    while read -r key kind unit size rest; do
+        [ "$kind" = file ] && break
+    done </proc/self/limits
+    [ "$size" = $(($1 * 512)) ] || [ "$size" = $(($1 * 1024)) ]
+}
+
 marked=0
-ulimit -S -f "$mark" && marked=1
+mark "$mark" && marked=1
 same=
 [ "$watch" = 1 ] && processes /proc/[0-9]* && before=$pids
 memory_kills

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sandbox_bench_local::engine::{Command, End, Event, NotStarted, Stop, Stream, User};
 
-use crate::support::{bench, run, sh};
+use crate::support::{bench, count, run, sh};
 
 #[tokio::test]
 async fn ends_are_exact_and_streams_are_apart() {
@@ -155,7 +155,7 @@ async fn a_deadline_kills_the_whole_tree_and_keeps_what_was_said() {
     assert_eq!(outcome.stopped, Some(Stop::Deadline));
     assert_eq!(outcome.tree_killed, Some(true));
     assert_eq!(stdout, "before\n");
-    assert_eq!(sh(&sandbox, "pgrep -c 'sleep' || true").await, "0\n");
+    assert_eq!(count(&sandbox, "sleep").await, 0);
     bench.close().await;
 }
 
@@ -179,7 +179,7 @@ async fn a_deadline_spares_what_other_jobs_started() {
     let hung = Command { timeout: Some(Duration::from_millis(100)), ..Command::shell("sleep 2002") };
     let (outcome, ..) = run(&sandbox, hung).await;
     assert_eq!(outcome.tree_killed, Some(true));
-    assert_eq!(sh(&sandbox, "pgrep -f 'sleep 200[12]' | wc -l").await.trim(), "1");
+    assert_eq!(count(&sandbox, "sleep 200").await, 1);
     bench.close().await;
 }
 
@@ -192,7 +192,7 @@ async fn killing_or_dropping_a_job_ends_its_tree() {
     let outcome = running.outcome().await.unwrap();
     assert_eq!((outcome.stopped, outcome.tree_killed), (Some(Stop::Cancelled), Some(true)));
     drop(sandbox.exec(Command::shell("setsid sleep 3003 & sleep 3004")).unwrap());
-    sh(&sandbox, "while pgrep -f 'sleep 300[0-9]' >/dev/null; do sleep 0.01; done").await;
+    while count(&sandbox, "sleep 300").await > 0 {}
     bench.close().await;
 }
 
@@ -212,14 +212,14 @@ async fn background_processes_live_on_or_end_as_asked() {
     let bench = bench().await;
     let sandbox = bench.sandbox().await;
     sh(&sandbox, "sleep 4001 >/dev/null 2>&1 & setsid sleep 4002 >/dev/null 2>&1 &").await;
-    assert_eq!(sh(&sandbox, "pgrep -fc 'sleep 400[12]'").await, "2\n");
-    let mut tidy = Command::shell("sleep 4003 >/dev/null 2>&1 & setsid sleep 4004 >/dev/null 2>&1 &");
+    assert_eq!(count(&sandbox, "sleep 400").await, 2);
+    let mut tidy = Command::shell("sleep 4011 >/dev/null 2>&1 & setsid sleep 4012 >/dev/null 2>&1 &");
     tidy.keep_background = false;
     let (outcome, ..) = run(&sandbox, tidy).await;
     assert_eq!((outcome.end, outcome.tree_killed), (End::Exited(0), None));
-    assert_eq!(sh(&sandbox, "pgrep -fc 'sleep 400[12]'; pgrep -fc 'sleep 400[34]' || true").await, "2\n0\n");
+    assert_eq!((count(&sandbox, "sleep 400").await, count(&sandbox, "sleep 401").await), (2, 0));
     sandbox.kill_all().await.unwrap();
-    assert_eq!(sh(&sandbox, "pgrep -c sleep || true").await, "0\n");
+    assert_eq!(count(&sandbox, "sleep").await, 0);
     bench.close().await;
 }
 

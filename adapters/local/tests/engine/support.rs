@@ -15,7 +15,8 @@ pub(crate) struct Bench {
 
 /// Somewhere that is not an overlay file system, also when the tests run in a container.
 pub(crate) fn scratch() -> TempDir {
-    let base = std::env::var_os("TEST_STATE_DIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
+    let usual = if Path::new("/.dockerenv").exists() { "/dev/shm" } else { "/var/tmp" };
+    let base = std::env::var_os("TEST_STATE_DIR").map_or_else(|| PathBuf::from(usual), PathBuf::from);
     tempfile::Builder::new().prefix("sandbox-bench-test-").tempdir_in(base).unwrap()
 }
 
@@ -71,6 +72,12 @@ pub(crate) async fn sh(sandbox: &EngineSandbox, script: &str) -> String {
     let (outcome, stdout, stderr) = run(sandbox, Command::shell(script)).await;
     assert_eq!(outcome.end, sandbox_bench_local::engine::End::Exited(0), "{script}\n{stdout}\n{stderr}");
     stdout
+}
+
+/// How many processes of the sandbox have a command line that begins like this.
+pub(crate) async fn count(sandbox: &EngineSandbox, start: &str) -> usize {
+    let lines = sh(sandbox, "for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f 2>/dev/null; echo; done").await;
+    lines.lines().filter(|line| line.starts_with(start)).count()
 }
 
 /// Waits for something that must come true, with a bound for a machine in trouble.

@@ -35,11 +35,11 @@ pub async fn files_stay_in_their_sandbox(h: &Harness) -> Check {
 
 pub async fn a_new_sandbox_sees_nothing_of_an_earlier_one(h: &Harness) -> Check {
     let a = h.sandbox().await?;
-    let written = h.sh(&a, &format!("{}; rm -f /etc/passwd", litter(&h.run))).await?;
+    let written = h.sh(&a, &format!("{}; rm -f /etc/group", litter(&h.run))).await?;
     h.destroy(&a).await?;
     let b = h.sandbox().await?;
     same("files of a destroyed sandbox", sees(h, &b, &written).await?, String::new())?;
-    same("a file that it deleted", sees(h, &b, "/etc/passwd").await?, "/etc/passwd".into())
+    same("a file that it deleted", sees(h, &b, "/etc/group").await?, "/etc/group".into())
 }
 
 pub async fn processes_see_only_their_own_sandbox(h: &Harness) -> Check {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use sandbox_bench_core::{
-    Backend, Call, Created, Destruction, ExecReport, ExecSpec, Grants, Sandbox, SandboxSpec, Source, Stream, Tag,
-    TagQuery, TailSink,
+    Backend, Call, Completion, Created, Destruction, ExecReport, ExecSpec, Grants, Sandbox, SandboxSpec, Source,
+    Stream, Tag, TagQuery, TailSink,
 };
 use sandbox_bench_docker::{DockerConfig, connect};
 
@@ -77,6 +77,11 @@ impl Engine {
         let left = self.backend.find(&self.call(), &TagQuery::Exact(sandbox.reference().tag.clone())).await.unwrap();
         assert_eq!(left, []);
     }
+}
+
+/// A command that exited by itself.
+pub(crate) fn exited(code: i32) -> Completion {
+    Completion::Exited { code }
 }
 
 /// One command's report and output.
