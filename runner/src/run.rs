@@ -172,7 +172,8 @@ fn read(
         let why = if seen.is_empty() {
             problems.first().cloned().unwrap_or_else(|| "it holds no task".into())
         } else {
-            format!("no task id matches; there are, among others: {}", seen.join(", "))
+            let globs = request.tasks.include.join(", ");
+            format!("no task id matches {globs}; there are, among others: {}", seen.join(", "))
         };
         return Err(Fault::usage(anyhow!("data set {}: {why}", dataset.name())));
     }
