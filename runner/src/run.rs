@@ -266,8 +266,11 @@ fn forwarded(names: &[String]) -> Result<BTreeMap<String, SecretString>, Fault> 
     names
         .iter()
         .map(|name| {
-            let value = std::env::var(name)
-                .map_err(|_| Fault::usage(anyhow!("--forward-env {name}: the variable is not set, or is not text")))?;
+            let value = std::env::var(name).map_err(|_| {
+                Fault::usage(anyhow!(
+                    "--forward-env {name}: the variable is not set, or is not text; set it, or leave it out"
+                ))
+            })?;
             Ok((name.clone(), SecretString::from(value)))
         })
         .collect()
