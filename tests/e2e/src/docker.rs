@@ -28,7 +28,12 @@ pub fn wanted() -> bool {
 pub fn containers(run: &str) -> Vec<String> {
     let listed = docker(&["ps", "--all", "--no-trunc", "--format", &format!("{{{{.ID}}}} {{{{.Label \"{LABEL}\"}}}}")]);
     let tag = format!("sbx-{run}--");
-    listed.lines().filter_map(|line| line.split_once(' ')).filter(|(_, label)| label.starts_with(&tag)).map(|(id, _)| id.to_owned()).collect()
+    listed
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(_, label)| label.starts_with(&tag))
+        .map(|(id, _)| id.to_owned())
+        .collect()
 }
 
 /// Runs a command of Docker that must succeed; returns its output.

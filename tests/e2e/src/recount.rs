@@ -20,7 +20,8 @@ pub fn recount(run: &RunDir) -> Value {
     let mut cells = Vec::new();
     for backend in &backends {
         for condition in &conditions {
-            let of_cell = |a: &&Value| a["trial"]["backend"] == backend["name"] && a["trial"]["condition"] == *condition;
+            let of_cell =
+                |a: &&Value| a["trial"]["backend"] == backend["name"] && a["trial"]["condition"] == *condition;
             let mine: Vec<&Value> = attempts.iter().filter(of_cell).collect();
             cells.push(cell(&backend["name"], condition, &mine, per_cell, &cleanup));
         }

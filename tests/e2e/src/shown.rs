@@ -9,6 +9,7 @@ pub const FILTERS: &[(&str, &str)] = &[
     (r"sha256:[0-9a-f]{12,64}", "[digest]"),
     (r"/\S*/sandbox-bench-e2e-\w+", "[dir]"),
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "[instant]"),
+    (r"\bsleep 3600\.\d+", "[sleep]"),
     // Columns are as wide as the times in them.
     (r" {2,}", "  "),
     // Whether the first create is an outlier is the machine's doing.

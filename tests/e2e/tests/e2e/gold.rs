@@ -84,7 +84,9 @@ fn nothing_was_created_unannounced_or_left(run: &RunDir) {
     let mut created = 0;
     for event in run.events() {
         match event {
-            Event::Intent { tag, creates, .. } => assert!(announced.insert((tag.to_string(), creates == Creates::Artifact))),
+            Event::Intent { tag, creates, .. } => {
+                assert!(announced.insert((tag.to_string(), creates == Creates::Artifact)))
+            }
             Event::Created { sandbox } => {
                 created += 1;
                 assert!(announced.contains(&(sandbox.tag.to_string(), false)), "{sandbox:?} was not announced");

@@ -21,7 +21,8 @@ fn in_the_middle(world: &World) -> (Running, Vec<Process>) {
     }
     let script = format!("if [ $BENCH_TASK_ID = two ]; then {}; fi\necho done >done\n", sleeper.command());
     world.write("solver.sh", script);
-    let line = "run --backend local --dataset tasks --task one,two,three --order sequential --solver command-file:solver.sh";
+    let line =
+        "run --backend local --dataset tasks --task one,two,three --order sequential --solver command-file:solver.sh";
     let running = world.bench(line).start();
     sleeper.await_start();
     let started = descendants(running.id());

@@ -24,7 +24,7 @@ fn reap_finds_and_removes_what_is_left_and_finished_trials_stay() {
 
     // While it lives, it is left alone.
     let run = world.run();
-    let refused = world.bench(&format!("reap {}", run.argument())).run();
+    let refused = world.bench(&format!("reap {}", run.argument())).run().exits(2);
     assert_shown!("reap-refused", refused.shown());
     assert!(world.bench("reap").run().exits(0).stderr.contains("still going on"));
     assert!(!sleeper.running().is_empty());
@@ -41,7 +41,10 @@ fn reap_finds_and_removes_what_is_left_and_finished_trials_stay() {
 
     run.validate();
     assert!(run.attempt("one").accepted());
-    assert_shown!("killed-report-after-reap", world.bench(&format!("report {}", run.argument())).run().exits(130).shown());
+    assert_shown!(
+        "killed-report-after-reap",
+        world.bench(&format!("report {}", run.argument())).run().exits(130).shown()
+    );
     assert!(!started.iter().any(Process::runs));
 }
 

@@ -79,15 +79,6 @@ fn an_artifact_that_is_not_there_is_an_error_and_nothing_starts_cold() {
 }
 
 #[test]
-fn an_environment_that_changed_does_not_use_the_old_artifact() {
-    let world = world();
-    let old = prewarm(&world);
-    let _ = world.task("one", WANTS_DONE).toml("env = { CHANGED = 'yes' }");
-    let _ = world.bench(WARM).run().exits(0);
-    assert_ne!(world.last_run().attempt("one").environment.unwrap().resolved, old);
-}
-
-#[test]
 fn artifacts_are_listed_and_deleted() {
     let world = world();
     let id = prewarm(&world);
@@ -95,7 +86,21 @@ fn artifacts_are_listed_and_deleted() {
     assert_shown!("artifacts-list", world.bench(list).run().exits(0).shown());
     let delete = format!("artifacts delete --backend local {id}");
     assert_eq!(world.bench(&delete).run().exits(0).stdout, format!("deleted {id}\n"));
+    assert_shown!("artifacts-delete-again", world.bench(&delete).run().exits(2).shown());
     let _ = prewarm(&world);
     let _ = world.bench("artifacts delete --backend local --all").run().exits(0);
     assert_eq!(world.bench(&format!("{list} --format json")).run().exits(0).stdout, "[]\n");
+}
+
+#[test]
+fn an_artifact_of_another_environment_is_not_ignored_in_silence() {
+    let world = world();
+    let other = prewarm(&world);
+    let _ = world.task("one", WANTS_DONE).toml("env = { OTHER = 'yes' }");
+    let outcome = world.bench(&format!("{WARM} --artifact local={other}")).run().exits(0);
+    assert_eq!(
+        outcome.stderr,
+        format!("local: the warm artifact {other} fits no environment of this run and is not used\n")
+    );
+    assert_ne!(world.last_run().attempt("one").environment.unwrap().resolved, other);
 }

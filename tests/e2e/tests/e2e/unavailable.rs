@@ -16,7 +16,8 @@ fn what_local_cannot_do_is_unavailable_and_not_failed() {
     let _ = world.task("compose", WANTS_DONE).file("environment/docker-compose.yaml", compose).file("task.toml", "");
     let _ = world.task("gpu", WANTS_DONE).toml("gpus = 1");
     let _ = world.task("allowlist", WANTS_DONE).toml("network_mode = 'allowlist'\nallowed_hosts = ['example.org']");
-    let _ = world.task("image", WANTS_DONE).file("task.toml", "[environment]\ndocker_image = 'example.org/special:1'\n");
+    let _ =
+        world.task("image", WANTS_DONE).file("task.toml", "[environment]\ndocker_image = 'example.org/special:1'\n");
     let _ = world.task("no-solution", WANTS_DONE).without("solution");
     let _ = world.task("possible", WANTS_DONE);
     let line = "run --backend local --dataset tasks --order sequential";

@@ -12,7 +12,7 @@ fn help() {
         ("help-dataset-validate", "dataset validate --help"),
         ("help-reap", "reap --help"),
     ] {
-        assert_shown!(name, world.bench(line).run().exits(0).shown());
+        insta::assert_snapshot!(name, world.bench(line).run().exits(0).stdout);
     }
 }
 

@@ -29,7 +29,8 @@ fn says(attempt: &Attempt, what: &str) -> bool {
 
 #[test]
 fn a_reward_written_by_the_solver_is_removed_and_reported_and_does_not_count() {
-    let solver = "command:mkdir -p /logs/verifier; echo 1 >/logs/verifier/reward.txt; echo 1 >/logs/verifier/reward.json";
+    let solver =
+        "command:mkdir -p /logs/verifier; echo 1 >/logs/verifier/reward.txt; echo 1 >/logs/verifier/reward.json";
     let attempt = run("[ ! -e /logs/verifier/reward.txt ] && [ ! -e /logs/verifier/reward.json ] && exit 3", solver, 1);
     assert_eq!((verdict(&attempt).decision, verdict(&attempt).exit_code), (Decision::Rejected, Some(3)));
     assert!(verdict(&attempt).preseeded_reward);
@@ -64,17 +65,23 @@ fn without_a_reward_the_exit_code_decides() {
 
 #[test]
 fn no_tests_are_no_pass() {
-    let report = "echo '{\"results\": {\"summary\": {\"tests\": 0, \"passed\": 0, \"failed\": 0}}}' >/logs/verifier/ctrf.json";
+    let report =
+        "echo '{\"results\": {\"summary\": {\"tests\": 0, \"passed\": 0, \"failed\": 0}}}' >/logs/verifier/ctrf.json";
     for test in [format!("{ACCEPT}; {report}"), format!("{ACCEPT}; echo '==== no tests ran in 0.01s ===='")] {
         let attempt = run(&test, "none", 1);
-        assert_eq!((verdict(&attempt).decision, class(&attempt)), (Decision::Rejected, FailureClass::Rejected), "{test}");
+        assert_eq!(
+            (verdict(&attempt).decision, class(&attempt)),
+            (Decision::Rejected, FailureClass::Rejected),
+            "{test}"
+        );
         assert!(attempt.failure.unwrap().message.contains("no tests"), "{test}");
     }
 }
 
 #[test]
 fn failed_tests_beside_an_accepting_reward_are_flagged() {
-    let report = "echo '{\"results\": {\"summary\": {\"tests\": 2, \"passed\": 1, \"failed\": 1}}}' >/logs/verifier/ctrf.json";
+    let report =
+        "echo '{\"results\": {\"summary\": {\"tests\": 2, \"passed\": 1, \"failed\": 1}}}' >/logs/verifier/ctrf.json";
     let attempt = run(&format!("{ACCEPT}; {report}"), "none", 0);
     assert_eq!(verdict(&attempt).tests.as_ref().unwrap().failed, 1);
     assert!(says(&attempt, "1 of 2 tests failed"));
@@ -84,7 +91,11 @@ fn failed_tests_beside_an_accepting_reward_are_flagged() {
 fn an_unreadable_reward_is_the_verifiers_failure_and_no_rejection() {
     for reward in ["", "nan", "inf", "one", " "] {
         let attempt = run(&format!("printf %s \"{reward}\" >/logs/verifier/reward.txt"), "none", 3);
-        assert_eq!((verdict(&attempt).decision, class(&attempt)), (Decision::Undecided, FailureClass::Verifier), "{reward:?}");
+        assert_eq!(
+            (verdict(&attempt).decision, class(&attempt)),
+            (Decision::Undecided, FailureClass::Verifier),
+            "{reward:?}"
+        );
     }
 }
 
