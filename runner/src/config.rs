@@ -15,6 +15,9 @@ pub const DEFAULT_FILE: &str = "bench.toml";
 pub struct Config {
     /// Settings by backend name; each adapter's README lists its own.
     pub backend: BTreeMap<String, toml::Table>,
+    /// The file that it was read from.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 impl Config {
@@ -29,7 +32,8 @@ impl Config {
             None => return Ok(Self::default()),
         };
         let text = std::fs::read_to_string(&path).with_context(|| format!("configuration {}", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("configuration {}", path.display()))
+        let config: Self = toml::from_str(&text).with_context(|| format!("configuration {}", path.display()))?;
+        Ok(Self { file: Some(path), ..config })
     }
 
     /// The settings of one backend.

@@ -26,7 +26,9 @@ pub async fn connect(names: &[String], config: &Config, run: &str) -> Result<Bac
     for name in names {
         let backend = connect_one(name, config, run).await.map_err(|error| {
             let wrong = matches!(error.kind(), ErrorKind::InvalidRequest);
-            let fault = anyhow!("backend {name}: {error}");
+            let file = config.file.as_ref().filter(|_| wrong && config.backend.contains_key(name));
+            let file = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
+            let fault = anyhow!("{file}backend {name}: {error}");
             if wrong { Fault::usage(fault) } else { Fault::infrastructure(fault) }
         })?;
         backends.insert(name.clone(), backend);

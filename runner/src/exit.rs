@@ -39,7 +39,16 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.error)
+        let mut told = self.error.to_string();
+        f.write_str(&told)?;
+        // Many errors have their cause in their own words already; what was said is not said again.
+        for cause in self.error.chain().skip(1).map(ToString::to_string) {
+            if !told.contains(&cause) {
+                write!(f, ": {cause}")?;
+                told.push_str(&cause);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -57,5 +66,18 @@ impl Fault {
     /// The evidence cannot be written or read.
     pub fn evidence(error: impl Into<anyhow::Error>) -> Self {
         Self { exit: Exit::Evidence, error: error.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_is_told_once() {
+        let disk = std::io::Error::other("disk full");
+        assert_eq!(Fault::evidence(anyhow::Error::new(disk).context("journal")).to_string(), "journal: disk full");
+        let wrapped = sandbox_bench_core::Error::invalid("no such image").because(std::io::Error::other("404"));
+        assert_eq!(Fault::usage(wrapped).to_string(), "no such image: 404");
     }
 }

@@ -37,14 +37,15 @@ pub struct Reaped {
 /// # Errors
 /// The run is still going on, or its journal cannot be read or written.
 pub async fn run_directory(directory: &Path, config: &Config) -> Result<Vec<Reaped>, Fault> {
+    let shown = directory.display();
+    if Journal::in_use(directory).with_context(|| format!("run {shown}")).map_err(Fault::evidence)? {
+        return Err(Fault::usage(anyhow!("run {shown} is still going on; wait for its end, or end it with Ctrl-C")));
+    }
     let open = || -> anyhow::Result<Vec<CleanupEntry>> {
-        if Journal::in_use(directory)? {
-            return Err(anyhow!("the run is still going on"));
-        }
         let entries = cleanup::ledger(Run::open(directory)?.journal()?)?;
         Ok(entries.into_iter().filter(|entry| entry.state == CleanupState::Unconfirmed).collect())
     };
-    let entries = open().with_context(|| format!("run {}", directory.display())).map_err(Fault::evidence)?;
+    let entries = open().with_context(|| format!("run {shown}")).map_err(Fault::evidence)?;
     let mut reaped = Vec::new();
     if !entries.is_empty() {
         let journal = Journal::reopen(directory).map_err(Fault::evidence)?;

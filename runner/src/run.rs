@@ -173,7 +173,8 @@ fn read(
         let why = if seen.is_empty() {
             problems.first().cloned().unwrap_or_else(|| "it holds no task".into())
         } else {
-            format!("no task id matches; there are, among others: {}", seen.join(", "))
+            let globs = request.tasks.include.join(", ");
+            format!("no task id matches {globs}; there are, among others: {}", seen.join(", "))
         };
         return Err(Fault::usage(anyhow!("data set {}: {why}", dataset.name())));
     }
@@ -267,8 +268,11 @@ fn forwarded(names: &[String]) -> Result<BTreeMap<String, SecretString>, Fault> 
     names
         .iter()
         .map(|name| {
-            let value = std::env::var(name)
-                .map_err(|_| Fault::usage(anyhow!("--forward-env {name}: the variable is not set, or is not text")))?;
+            let value = std::env::var(name).map_err(|_| {
+                Fault::usage(anyhow!(
+                    "--forward-env {name}: the variable is not set, or is not text; set it, or leave it out"
+                ))
+            })?;
             Ok((name.clone(), SecretString::from(value)))
         })
         .collect()

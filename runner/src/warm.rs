@@ -133,6 +133,9 @@ async fn on_backend(
 ) -> io::Result<Results> {
     let name = backend.info().name.clone();
     let known = known_artifacts(context, backend, given, rebuild).await;
+    if let Ok(known) = &known {
+        told_of_misfits(known, &needs, given, &name, progress);
+    }
     let mut results = Vec::new();
     let mut needs: VecDeque<Need> = needs.into();
     while let Some(need) = needs.pop_front() {
@@ -167,6 +170,28 @@ async fn on_backend(
     Ok(results)
 }
 
+fn unusable(id: &str, error: &sandbox_bench_core::Error) -> String {
+    format!(
+        "the warm artifact {id} cannot be used: {error} (`sandbox-bench artifacts list` shows those that are there)"
+    )
+}
+
+/// An artifact that the user named and that no task of the run can use is not ignored in silence.
+fn told_of_misfits(
+    known: &HashMap<Digest, Artifact>,
+    needs: &[Need],
+    given: &[String],
+    backend: &str,
+    progress: &Progress,
+) {
+    let wanted =
+        |need: &Need| need.task.setups.get(backend)?.as_ref().ok().and_then(|setup| known.get(&setup.fingerprint));
+    let used: Vec<&Artifact> = needs.iter().filter_map(wanted).collect();
+    for id in given.iter().filter(|id| used.iter().all(|artifact| artifact.id != **id)) {
+        progress.say(&format!("{backend}: the warm artifact {id} fits no environment of this run and is not used"));
+    }
+}
+
 /// Artifacts that are there already, by fingerprint. Those that the user named must exist; they win.
 async fn known_artifacts(
     context: &Context,
@@ -188,7 +213,7 @@ async fn known_artifacts(
     }
     for id in given {
         let artifact = backend.artifact(&call, id).await;
-        let artifact = artifact.map_err(|error| failure(format!("the warm artifact {id} cannot be used: {error}")))?;
+        let artifact = artifact.map_err(|error| failure(unusable(id, &error)))?;
         let Some(fingerprint) = artifact.fingerprint.clone() else {
             return Err(failure(format!(
                 "the warm artifact {id} does not say which environment it holds; make it with `sandbox-bench prewarm`"

@@ -1,8 +1,10 @@
 //! `sandbox-bench artifacts`.
 
+use std::sync::Arc;
+
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use sandbox_bench_core::{Destruction, TagQuery};
+use sandbox_bench_core::{Backend, Destruction, ErrorKind, TagQuery};
 
 use super::options::{BackendOptions, OutputFormat};
 use super::table::{self, print_json};
@@ -74,6 +76,15 @@ async fn list(options: &BackendOptions, format: OutputFormat) -> Result<Exit, Fa
     Ok(Exit::Accepted)
 }
 
+/// Deleting is idempotent at a backend; to a person, a mistyped id must not look like a success.
+async fn missing(backend: &Arc<dyn Backend>, id: &str) -> Result<bool, Fault> {
+    match backend.artifact(&connect::call("artifacts"), id).await {
+        Ok(_) => Ok(false),
+        Err(error) if *error.kind() == ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(Fault::infrastructure(error)),
+    }
+}
+
 async fn delete(options: &BackendOptions, ids: Vec<String>, all: bool) -> Result<Exit, Fault> {
     let backends = connect::connect(&options.names(), &options.config()?, "artifacts").await?;
     if backends.len() > 1 && !all {
@@ -89,6 +100,11 @@ async fn delete(options: &BackendOptions, ids: Vec<String>, all: bool) -> Result
             ids.clone()
         };
         for id in ids {
+            if missing(backend, &id).await? {
+                eprintln!("there is no warm artifact {id}; `sandbox-bench artifacts list` shows them");
+                exit = Exit::Usage;
+                continue;
+            }
             match backend.delete_artifact(&connect::call("artifacts"), &id).await.map_err(Fault::infrastructure)? {
                 Destruction::Confirmed => println!("deleted {id}"),
                 Destruction::Unconfirmed { why } => {

@@ -139,7 +139,9 @@ fn prewarmed(name: &str, plan: &Plan, warm: &WarmSet) -> Prewarmed {
 fn print(made: &[Prewarmed]) {
     for one in made {
         let new = one.artifacts.iter().filter(|artifact| artifact.built_us.is_some()).count();
-        println!("{}: {} warm artifacts, {new} of them new", one.backend, one.artifacts.len());
+        let count = one.artifacts.len();
+        let noun = if count == 1 { "artifact" } else { "artifacts" };
+        println!("{}: {count} warm {noun}, {new} new", one.backend);
         if let Some(env) = &one.env {
             println!("{env}");
         }

@@ -139,8 +139,10 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
     progress.end();
     let directory = open.directory.clone();
     let summary = run::finish(open).await;
-    ran?;
-    let summary = summary?;
+    let summary = ran.and(summary).inspect_err(|_| {
+        // The journal ends before the run did: only a look at the backends can tell what is left.
+        eprintln!("next: make room, then sandbox-bench reap {}", directory.display());
+    })?;
     report::print(&summary, &directory, args.format)?;
     Ok(report::exit(&summary))
 }

@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use sandbox_bench_core::evidence::Failure;
-use sandbox_bench_core::{Completion, Decision, FailureClass, Phase, Stage, StreamReport, Verdict};
+use sandbox_bench_core::{Completion, Decision, FailureClass, Phase, Stage, StreamReport, TestCounts, Verdict};
 use sandbox_bench_datasets::grading::{self, reward, swesmith, terminal_bench};
 use sandbox_bench_datasets::task::{SweSmith, TestParser, Verifier};
 
@@ -56,10 +56,14 @@ pub fn failure(verdict: &Verdict, solver: Option<&Completion>) -> Option<Failure
 }
 
 fn tests(verdict: &Verdict) -> String {
+    let total = verdict.tests.as_ref().map_or(0, TestCounts::total);
+    if verdict.decided_by == "tests" && total == 0 {
+        return " (no tests ran)".into();
+    }
     let Some(tests) = &verdict.tests else { return String::new() };
     let failing: Vec<&str> = tests.failing.iter().take(3).map(String::as_str).collect();
     let names = if failing.is_empty() { String::new() } else { format!(": {}", failing.join(", ")) };
-    format!(" ({} of {} tests failed{names})", tests.failed, tests.total())
+    format!(" ({} of {total} tests failed{names})", tests.failed)
 }
 
 /// A verdict without facts.

@@ -2,7 +2,7 @@
 
 use sandbox_bench_core::{Completion, ExecSpec, FailureClass, Phase, Stage};
 use sandbox_bench_datasets::patch::Direction;
-use sandbox_bench_datasets::task::{Family, Solution, Verifier};
+use sandbox_bench_datasets::task::{Family, ImageSpec, Solution, Verifier};
 
 use super::bench::Bench;
 use super::context::{MARGIN, TRANSFER_LIMIT};
@@ -62,12 +62,17 @@ fn script(path: &str, by_shell: bool) -> ExecSpec {
 /// The variables that tell a command solver about its task.
 fn bench_variables(bench: &Bench<'_>) -> std::collections::BTreeMap<String, String> {
     let workdir = bench.setup.workdir.clone().unwrap_or_default();
+    let image = match &bench.task.environment.image {
+        ImageSpec::Image(image) => image.clone(),
+        ImageSpec::Dockerfile { recipe, .. } => recipe.from.clone(),
+        ImageSpec::Base => String::new(),
+    };
     [
         ("BENCH_TASK_ID", bench.task.id.clone()),
         ("BENCH_TASK_ENV_TYPE", bench.task.family.name().to_owned()),
         ("BENCH_TASK_WORKDIR", workdir),
         ("BENCH_TASK_FILE", format!("{HOME}/TASK.md")),
-        ("BENCH_TASK_DOCKER_IMAGE", bench.setup.asked.clone()),
+        ("BENCH_TASK_DOCKER_IMAGE", image),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))

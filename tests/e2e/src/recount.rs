@@ -1,0 +1,131 @@
+//! Counts a run again, from `trials.jsonl`, `manifest.json` and `cleanup.json` alone, by the rules that the summary
+//! states and without its code. Whoever doubts a number can do the same.
+
+use std::collections::BTreeMap;
+
+use sandbox_bench_core::Phase;
+use serde_json::{Map, Value, json};
+
+use crate::RunDir;
+
+/// `totals` and `cells` as `summary.json` should have them.
+#[must_use]
+pub fn recount(run: &RunDir) -> Value {
+    let manifest = run.json("manifest.json");
+    let attempts = run.lines("trials.jsonl");
+    let cleanup = run.json("cleanup.json");
+    let (backends, conditions) = (list(&manifest["backends"]), list(&manifest["plan"]["conditions"]));
+    let planned = manifest["trials"].as_u64().unwrap();
+    let per_cell = planned / (backends.len() * conditions.len()) as u64;
+    let mut cells = Vec::new();
+    for backend in &backends {
+        for condition in &conditions {
+            let of_cell =
+                |a: &&Value| a["trial"]["backend"] == backend["name"] && a["trial"]["condition"] == *condition;
+            let mine: Vec<&Value> = attempts.iter().filter(of_cell).collect();
+            cells.push(cell(&backend["name"], condition, &mine, per_cell, &cleanup));
+        }
+    }
+    let all: Vec<&Value> = attempts.iter().collect();
+    let states = |_: &Value| true;
+    json!({ "totals": trials(&all, planned), "cells": cells, "cleanup": endings(&cleanup, states) })
+}
+
+fn cell(backend: &Value, condition: &Value, attempts: &[&Value], planned: u64, cleanup: &Value) -> Value {
+    let total = |wanted: &str| {
+        durations(attempts.iter().filter(|a| ending(a) == wanted).map(|a| a["total_us"].as_u64().unwrap()).collect())
+    };
+    let proofs = |state: &str| attempts.iter().filter(|a| a["proof"]["state"] == state).count();
+    let caches = |state: &str| attempts.iter().filter(|a| a["environment"]["cache"] == state).count();
+    let mut cell = json!({
+        "backend": backend,
+        "condition": condition,
+        "trials": trials(attempts, planned),
+        "environment": { "hits": caches("hit"), "misses": caches("miss") },
+        "phases": Phase::ALL.iter().filter_map(|phase| phase_times(phase.name(), attempts)).collect::<Vec<_>>(),
+        "total": { "accepted": total("accepted"), "rejected": total("rejected"), "failed": total("failed") },
+        "proof": {
+            "proven": proofs("proven"), "unproven": proofs("unproven"), "violated": proofs("violated"),
+        },
+        "cleanup": endings(cleanup, |entry| attempts.iter().any(|a| a["tag"] == entry["tag"])),
+    });
+    // Time stamps in UTC and of one form sort as text.
+    let first = attempts.iter().filter(|a| length(a, "create").is_some()).min_by_key(|a| a["started_at"].to_string());
+    if let Some(first) = first {
+        cell["first_create_us"] = json!(length(first, "create"));
+    }
+    cell
+}
+
+/// `accepted`, `rejected`, `unavailable` or `failed`.
+fn ending(attempt: &Value) -> &'static str {
+    match attempt["failure"]["class"].as_str() {
+        None if attempt["verdict"]["decision"] == "accepted" => "accepted",
+        Some("rejected") => "rejected",
+        Some("unavailable") => "unavailable",
+        _ => "failed",
+    }
+}
+
+fn trials(attempts: &[&Value], planned: u64) -> Value {
+    let mut last: BTreeMap<String, &Value> = BTreeMap::new();
+    for attempt in attempts {
+        last.insert(attempt["trial"].to_string(), attempt);
+    }
+    let count = |wanted: &str| last.values().filter(|a| ending(a) == wanted).count();
+    let mut failures: BTreeMap<&str, u64> = BTreeMap::new();
+    for attempt in last.values().filter(|a| ending(a) == "failed") {
+        *failures.entry(attempt["failure"]["class"].as_str().unwrap()).or_default() += 1;
+    }
+    json!({
+        "planned": planned,
+        "attempted": last.len(),
+        "accepted": count("accepted"),
+        "rejected": count("rejected"),
+        "failed": count("failed"),
+        "failures": failures,
+        "unavailable": count("unavailable"),
+        "retries": attempts.len() - last.len(),
+    })
+}
+
+fn endings(cleanup: &Value, of: impl Fn(&Value) -> bool) -> Value {
+    let entries: Vec<Value> = list(&cleanup["entries"]).into_iter().filter(|entry| of(entry)).collect();
+    let states = ["confirmed", "unconfirmed", "retained"];
+    let count = |state: &str| entries.iter().filter(|entry| entry["state"] == state).count();
+    Value::Object(states.iter().map(|state| ((*state).to_owned(), json!(count(state)))).collect::<Map<_, _>>())
+}
+
+/// Length of a phase in an attempt: all its spans together.
+fn length(attempt: &Value, phase: &str) -> Option<u64> {
+    let spans = list(&attempt["phases"]).into_iter().filter(|span| span["phase"] == phase);
+    spans.map(|span| span["duration_us"].as_u64().unwrap()).reduce(|a, b| a + b)
+}
+
+fn phase_times(phase: &str, attempts: &[&Value]) -> Option<Value> {
+    let well = |a: &&&Value| list(&a["phases"]).iter().filter(|span| span["phase"] == phase).all(|s| s["ok"] == true);
+    let (completed, failed): (Vec<&Value>, Vec<&Value>) =
+        attempts.iter().filter(|a| length(a, phase).is_some()).partition(|a| well(&a));
+    let lengths = |of: Vec<&Value>| of.into_iter().filter_map(|a| length(a, phase)).collect::<Vec<_>>();
+    if completed.is_empty() && failed.is_empty() {
+        return None;
+    }
+    let (completed, failed) = (durations(lengths(completed)), durations(lengths(failed)));
+    Some(json!({ "phase": phase, "completed": completed, "failed": failed }))
+}
+
+/// n, R-7 percentiles rounded to microseconds, and the greatest of the values.
+fn durations(mut values: Vec<u64>) -> Value {
+    values.sort_unstable();
+    let Some(max) = values.last() else { return Value::Null };
+    let at = |p: f64| {
+        let position = (values.len() - 1) as f64 * p;
+        let (below, above) = (values[position.floor() as usize] as f64, values[position.ceil() as usize] as f64);
+        (below + (above - below) * position.fract()).round() as u64
+    };
+    json!({ "n": values.len(), "p50_us": at(0.5), "p95_us": at(0.95), "max_us": max })
+}
+
+fn list(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
+}

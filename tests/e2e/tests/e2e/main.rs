@@ -1,0 +1,17 @@
+//! The binary as a user runs it.
+#![allow(clippy::unwrap_used)]
+
+mod dataset;
+mod disk;
+mod docker;
+mod gold;
+mod interrupt;
+mod kill;
+mod limits;
+mod options;
+mod plan;
+mod prewarm;
+mod solver;
+mod unavailable;
+mod usage;
+mod verdict;
