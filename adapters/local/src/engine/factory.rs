@@ -185,7 +185,8 @@ impl Engine {
     /// Whether the sandbox runs: the process that made it lives, and so does the sandbox itself.
     pub fn is_alive(&self, id: &str) -> bool {
         let path = self.shared.state.sandbox(id);
-        valid_id(id) && is_held(&path) && helper(&path).and_then(|helper| helper.running()).is_some()
+        // One that is being made has no helper yet.
+        valid_id(id) && is_held(&path) && helper(&path).is_none_or(|helper| helper.running().is_some())
     }
 
     /// Ends a sandbox and removes everything of it: processes, control groups, files. One that is gone is fine, and so
