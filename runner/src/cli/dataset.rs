@@ -1,5 +1,6 @@
 //! `sandbox-bench dataset`.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -198,7 +199,11 @@ fn validate(dataset: &Dataset, format: OutputFormat) -> Result<Exit, Fault> {
 
 fn convert(dataset: &Dataset, to: Target, out: &Path) -> Result<Exit, Fault> {
     let converted = datasets::convert(dataset, to, out, |problem| eprintln!("left out: {problem}"));
-    let converted = converted.map_err(Fault::usage)?;
+    let converted = converted.map_err(|error| {
+        let there = error.source.kind() == ErrorKind::AlreadyExists;
+        let hint = if there { " (nothing is overwritten: choose another directory)" } else { "" };
+        Fault::usage(anyhow!("{error}{hint}"))
+    })?;
     println!("wrote {} tasks", converted.tasks);
     for path in &converted.written {
         println!("{}", path.display());

@@ -103,9 +103,9 @@ fn length(attempt: &Value, phase: &str) -> Option<u64> {
 }
 
 fn phase_times(phase: &str, attempts: &[&Value]) -> Option<Value> {
-    let well = |a: &&&Value| list(&a["phases"]).iter().filter(|span| span["phase"] == phase).all(|s| s["ok"] == true);
+    let well = |a: &&Value| list(&a["phases"]).iter().filter(|span| span["phase"] == phase).all(|s| s["ok"] == true);
     let (completed, failed): (Vec<&Value>, Vec<&Value>) =
-        attempts.iter().filter(|a| length(a, phase).is_some()).partition(|a| well(&a));
+        attempts.iter().filter(|a| length(a, phase).is_some()).partition(|a| well(a));
     let lengths = |of: Vec<&Value>| of.into_iter().filter_map(|a| length(a, phase)).collect::<Vec<_>>();
     if completed.is_empty() && failed.is_empty() {
         return None;

@@ -19,9 +19,9 @@ pub struct Task {
 impl Task {
     pub(crate) fn write(directory: PathBuf, test: &str) -> Self {
         let task = Self { directory };
-        task.file("task.toml", &format!("[environment]\ndocker_image = \"{IMAGE}\"\n"))
+        task.file("task.toml", format!("[environment]\ndocker_image = \"{IMAGE}\"\n"))
             .file("instruction.md", "Write the word `done` to the file `done`.\n")
-            .file("tests/test.sh", &format!("#!/bin/sh\n{test}\n"))
+            .file("tests/test.sh", format!("#!/bin/sh\n{test}\n"))
             .solution("echo done >done")
     }
 

@@ -6,7 +6,7 @@ use sandbox_bench_core::evidence::{Creates, Event};
 use sandbox_bench_core::{Condition, ConditionProof, Destruction, Digest, FailureClass};
 use sandbox_bench_e2e::recount::recount;
 use sandbox_bench_e2e::{RunDir, World, assert_shown};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Bundled tasks of three forms that need nothing but a shell.
 const TASKS: &str = "relay-config,access-log,fifo-service";
@@ -19,6 +19,7 @@ fn gold_is_accepted_cold_warm_and_reused_and_the_evidence_explains_it() {
 
     let run = world.run();
     run.validate();
+    assert_eq!(std::fs::read(run.path().join("trials.parquet")).unwrap()[..4], *b"PAR1");
     every_number_follows_from_the_trials(&run);
     every_output_is_what_its_digest_says(&run);
     nothing_was_created_unannounced_or_left(&run);
@@ -43,6 +44,19 @@ fn doing_nothing_is_rejected_and_that_is_no_failure() {
     every_number_follows_from_the_trials(&run);
     assert!(run.attempts().iter().all(|attempt| attempt.failure.as_ref().unwrap().class == FailureClass::Rejected));
     assert_eq!(run.json("summary.json")["totals"]["rejected"], json!(3));
+}
+
+#[test]
+fn every_bundled_task_is_solved_by_its_solution_and_by_nothing_less() {
+    let world = World::new();
+    let run = "run --backend local --dataset smoke -j 2 --quiet --format json";
+    for (solver, code, wanted) in [("gold", 0, "accepted"), ("none", 1, "rejected")] {
+        let printed = world.bench(&format!("{run} --solver {solver}")).run().exits(code).stdout;
+        let totals = serde_json::from_str::<Value>(&printed).unwrap()["totals"].take();
+        // Without Python on the host, the tasks that need it are unavailable.
+        assert_eq!(totals[wanted].as_u64().unwrap() + totals["unavailable"].as_u64().unwrap(), 17, "{totals:#}");
+        assert!(totals[wanted].as_u64().unwrap() >= 8, "{totals:#}");
+    }
 }
 
 #[test]

@@ -48,6 +48,29 @@ fn reap_finds_and_removes_what_is_left_and_finished_trials_stay() {
     assert!(!started.iter().any(Process::runs));
 }
 
+#[test]
+fn reap_of_a_dead_run_spares_a_living_one_of_the_same_place() {
+    let world = World::new();
+    let _task = world.task("one", WANTS_DONE);
+    let start = |sleeper: &Sleeper| {
+        let line = format!("run --backend local --dataset tasks --solver 'command:{}'", sleeper.command());
+        let running = world.bench(&line).start();
+        sleeper.await_start();
+        running
+    };
+    let (dead, living) = (Sleeper::new(), Sleeper::new());
+    let killed = start(&dead);
+    killed.signal(Signal::KILL);
+    let _ = killed.wait();
+    let running = start(&living);
+    let outcome = world.bench("reap").run().exits(0);
+    assert_eq!(outcome.stdout.matches("gone").count(), 1, "{}", outcome.stdout);
+    assert!(outcome.stderr.contains("left alone"), "{}", outcome.stderr);
+    assert!(dead.running().is_empty() && !living.running().is_empty());
+    running.signal(Signal::INT);
+    let _ = running.wait().exits(130);
+}
+
 /// What the `local` backend still keeps of sandboxes.
 fn sandboxes(world: &World) -> Vec<String> {
     ["sandboxes", "layers"]

@@ -20,9 +20,16 @@ fn prewarm(world: &World) -> String {
     let printed = world.bench(&format!("{PREWARM} --rebuild --quiet --format json")).run().exits(0).stdout;
     let printed: Value = serde_json::from_str(&printed).unwrap();
     let id = printed[0]["artifacts"][0]["id"].as_str().unwrap().to_owned();
-    assert_eq!(printed[0]["env"], format!("LOCAL_SNAPSHOT={id}"));
+    assert_eq!(printed[0]["env"], format!("{}={id}", variable(world)));
     assert_eq!(world.last_run().json("prewarm-local.json"), printed[0]);
     id
+}
+
+/// The variable that names artifacts of `local`, as the program tells it.
+fn variable(world: &World) -> String {
+    let printed = world.bench("backends --format json").run().exits(0).stdout;
+    let backends: Value = serde_json::from_str(&printed).unwrap();
+    backends[0]["info"]["capabilities"]["artifact_variable"].as_str().unwrap().to_owned()
 }
 
 /// The artifact that the only attempt of the newest run was started from; it must be proven, and none may be new.
@@ -56,9 +63,9 @@ fn a_warm_run_takes_the_artifact_that_is_named() {
     let ids = [prewarm(&world), prewarm(&world)];
     assert_ne!(ids[0], ids[1]);
     for id in &ids {
-        let _ = world.bench(WARM).env("LOCAL_SNAPSHOT", id).run().exits(0);
+        let _ = world.bench(WARM).env(&variable(&world), id).run().exits(0);
         assert_eq!(&used(&world), id, "by the variable");
-        let _ = world.bench(&format!("{WARM} --artifact local={id}")).env("LOCAL_SNAPSHOT", "other").run().exits(0);
+        let _ = world.bench(&format!("{WARM} --artifact local={id}")).env(&variable(&world), "other").run().exits(0);
         assert_eq!(&used(&world), id, "by the option, which wins");
     }
 }

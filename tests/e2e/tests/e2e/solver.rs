@@ -3,6 +3,7 @@
 use std::fs;
 use std::process;
 
+use rustix::process::Signal;
 use sandbox_bench_e2e::evidence::files;
 use sandbox_bench_e2e::processes::{self, Sleeper};
 use sandbox_bench_e2e::task::WANTS_DONE;
@@ -55,11 +56,11 @@ fn a_forwarded_secret_reaches_the_solver_and_nothing_else() {
     let _task = world.task("one", &format!("[ \"$(cat proof)\" = {backwards} ] && [ -z \"$E2E_SECRET\" ]"));
     let sleeper = Sleeper::new();
     world.write("solver.sh", format!("printf %s \"$E2E_SECRET\" | rev >proof\n{} & wait\n", sleeper.command()));
-    let line = "run -vv --backend local --dataset tasks --solver command-file:solver.sh --forward-env E2E_SECRET \
-                --solver-timeout 2";
+    let line = "run -vv --backend local --dataset tasks --solver command-file:solver.sh --forward-env E2E_SECRET";
     let running = world.bench(line).env("E2E_SECRET", &secret).start();
     sleeper.await_start();
     let shown: Vec<String> = processes::all().iter().map(|process| process.command_line()).collect();
+    sleeper.running().iter().for_each(|process| process.signal(Signal::KILL));
     let outcome = running.wait().exits(0);
 
     assert!(shown.iter().any(|line| line.trim_end() == sleeper.command()));
