@@ -50,14 +50,19 @@ fn main() -> anyhow::Result<ExitCode> {
         }
     };
 
-    let docker = runtime.block_on(async { anyhow::Ok(Docker::connect_with_local_defaults()?.negotiate_version().await?) });
+    let docker =
+        runtime.block_on(async { anyhow::Ok(Docker::connect_with_local_defaults()?.negotiate_version().await?) });
     match docker {
         Err(error) => println!("docker left out: {error}"),
         Ok(docker) => {
             let (raw, trials) = alternate(&runtime, &docker, work.path())?;
             println!("docker, one raw sequence: median {:.1} ms, n = {}", millis(median(&raw)), raw.len());
             println!("docker, one trial:        median {:.1} ms, n = {}", millis(median(&trials)), trials.len());
-            budget("docker trial / raw sequence", median(&trials).as_secs_f64() / median(&raw).as_secs_f64(), BUDGET_RATIO);
+            budget(
+                "docker trial / raw sequence",
+                median(&trials).as_secs_f64() / median(&raw).as_secs_f64(),
+                BUDGET_RATIO,
+            );
             let few = run(work.path(), "docker", 10, 4)?;
             let many = run(work.path(), "docker", 50, 4)?;
             budget("own CPU seconds per trial", (many.cpu - few.cpu) / 40.0, BUDGET_CPU);
@@ -135,12 +140,18 @@ async fn sequence(docker: &Docker, name: &str) -> anyhow::Result<()> {
     docker.create_container(Some(CreateContainerOptionsBuilder::default().name(name).build()), body).await?;
     let result = async {
         docker.start_container(name, None::<StartContainerOptions>).await?;
-        exec(docker, name, &["sh", "-c", "cat /proc/sys/kernel/random/boot_id; readlink /proc/self/ns/pid; id -u"]).await?;
+        exec(docker, name, &["sh", "-c", "cat /proc/sys/kernel/random/boot_id; readlink /proc/self/ns/pid; id -u"])
+            .await?;
         upload(docker, name, &[(".sandbox-bench/TASK.md", "Do nothing.\n"), (".sandbox-bench/marker", name)]).await?;
         upload(docker, name, &[(".sandbox-bench/solver", "true\n")]).await?;
         exec(docker, name, &["sh", "/.sandbox-bench/solver"]).await?;
         upload(docker, name, &[("tests/test.sh", TEST)]).await?;
-        exec(docker, name, &["sh", "-c", "mkdir -p /logs/verifier && chmod 777 /logs/verifier && exec sh /tests/test.sh"]).await?;
+        exec(
+            docker,
+            name,
+            &["sh", "-c", "mkdir -p /logs/verifier && chmod 777 /logs/verifier && exec sh /tests/test.sh"],
+        )
+        .await?;
         let options = DownloadFromContainerOptionsBuilder::default().path("/logs").build();
         docker.download_from_container(name, Some(options)).try_for_each(|_| async { Ok(()) }).await?;
         anyhow::Ok(())
@@ -159,7 +170,8 @@ async fn exec(docker: &Docker, name: &str, argv: &[&str]) -> anyhow::Result<()> 
         ..CreateExecOptions::default()
     };
     let exec = docker.create_exec(name, options).await?.id;
-    let StartExecResults::Attached { mut output, .. } = docker.start_exec(&exec, None::<StartExecOptions>).await? else {
+    let StartExecResults::Attached { mut output, .. } = docker.start_exec(&exec, None::<StartExecOptions>).await?
+    else {
         bail!("the exec was not attached");
     };
     while let Some(chunk) = output.next().await {
