@@ -134,7 +134,7 @@ async fn on_backend(
     let name = backend.info().name.clone();
     let known = known_artifacts(context, backend, given, rebuild).await;
     if let Ok(known) = &known {
-        told_of_misfits(known, &needs, given, &name, progress);
+        told_of_misfits(known, &needs, given, (&name, &context.missing), progress);
     }
     let mut results = Vec::new();
     let mut needs: VecDeque<Need> = needs.into();
@@ -181,11 +181,10 @@ fn told_of_misfits(
     known: &HashMap<Digest, Artifact>,
     needs: &[Need],
     given: &[String],
-    backend: &str,
+    (backend, missing): (&str, &Missing),
     progress: &Progress,
 ) {
-    let wanted =
-        |need: &Need| need.task.setups.get(backend)?.as_ref().ok().and_then(|setup| known.get(&setup.fingerprint));
+    let wanted = |need: &Need| known.get(&need.task.setup(backend, missing).ok()?.fingerprint);
     let used: Vec<&Artifact> = needs.iter().filter_map(wanted).collect();
     for id in given.iter().filter(|id| used.iter().all(|artifact| artifact.id != **id)) {
         progress.say(&format!("{backend}: the warm artifact {id} fits no environment of this run and is not used"));
