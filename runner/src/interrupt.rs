@@ -2,6 +2,8 @@
 
 use tokio_util::sync::CancellationToken;
 
+use crate::say;
+
 /// Exit code of an interrupted run, as shells have it for SIGINT.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
@@ -21,8 +23,8 @@ pub fn on_signals() -> std::io::Result<CancellationToken> {
         let mut next = async || tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} };
         next().await;
         cancelled.cancel();
-        eprintln!(
-            "\ninterrupted: ending trials and removing sandboxes; once more to leave at once (then run `sandbox-bench reap`)"
+        say::aside(
+            "\ninterrupted: ending trials and removing sandboxes; once more to leave at once (then run `sandbox-bench reap`)",
         );
         next().await;
         std::process::exit(i32::from(EXIT_INTERRUPTED));

@@ -21,6 +21,7 @@ mod planned;
 mod progress;
 mod reap;
 mod run;
+mod say;
 mod solver;
 mod trial;
 mod warm;

@@ -11,6 +11,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sandbox_bench_core::evidence::{Attempt, Failure, TrialKey};
 use sandbox_bench_core::{FailureClass, Phase};
 
+use crate::say;
 use crate::trial::Watch;
 use crate::warm::Ready;
 
@@ -136,7 +137,7 @@ impl Progress {
 
     /// Prints a line without disturbing the bars.
     pub fn say(&self, line: &str) {
-        self.shared.bars.suspend(|| eprintln!("{line}"));
+        self.shared.bars.suspend(|| say::aside(line));
     }
 
     /// Takes the bars away.

@@ -133,9 +133,6 @@ async fn on_backend(
 ) -> io::Result<Results> {
     let name = backend.info().name.clone();
     let known = known_artifacts(context, backend, given, rebuild).await;
-    if let Ok(known) = &known {
-        told_of_misfits(known, &needs, given, (&name, &context.missing), progress);
-    }
     let mut results = Vec::new();
     let mut needs: VecDeque<Need> = needs.into();
     while let Some(need) = needs.pop_front() {
@@ -167,6 +164,11 @@ async fn on_backend(
             needs.push_front(need);
         }
     }
+    // What the user named is not ignored in silence.
+    let used = |id: &String| results.iter().flat_map(|(_, result)| result).any(|ready| ready.artifact.id == *id);
+    for id in given.iter().filter(|id| known.is_ok() && !used(id)) {
+        progress.say(&format!("{name}: the warm artifact {id} fits no environment of this run and is not used"));
+    }
     Ok(results)
 }
 
@@ -174,21 +176,6 @@ fn unusable(id: &str, error: &sandbox_bench_core::Error) -> String {
     format!(
         "the warm artifact {id} cannot be used: {error} (`sandbox-bench artifacts list` shows those that are there)"
     )
-}
-
-/// An artifact that the user named and that no task of the run can use is not ignored in silence.
-fn told_of_misfits(
-    known: &HashMap<Digest, Artifact>,
-    needs: &[Need],
-    given: &[String],
-    (backend, missing): (&str, &Missing),
-    progress: &Progress,
-) {
-    let wanted = |need: &Need| known.get(&need.task.setup(backend, missing).ok()?.fingerprint);
-    let used: Vec<&Artifact> = needs.iter().filter_map(wanted).collect();
-    for id in given.iter().filter(|id| used.iter().all(|artifact| artifact.id != **id)) {
-        progress.say(&format!("{backend}: the warm artifact {id} fits no environment of this run and is not used"));
-    }
 }
 
 /// Artifacts that are there already, by fingerprint. Those that the user named must exist; they win.

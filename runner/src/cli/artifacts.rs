@@ -10,6 +10,7 @@ use super::options::{BackendOptions, OutputFormat};
 use super::table::{self, print_json};
 use crate::connect;
 use crate::exit::{Exit, Fault};
+use crate::say;
 
 #[derive(Debug, Args)]
 pub struct ArtifactsArgs {
@@ -72,7 +73,7 @@ async fn list(options: &BackendOptions, format: OutputFormat) -> Result<Exit, Fa
             text(artifact.fingerprint.as_ref().map(|fingerprint| fingerprint.short(12))),
         ]
     });
-    println!("{}", table::plain(["backend", "id", "created", "size", "environment"], rows));
+    say::result(table::plain(["backend", "id", "created", "size", "environment"], rows))?;
     Ok(Exit::Accepted)
 }
 
@@ -103,14 +104,14 @@ async fn delete(options: &BackendOptions, ids: Vec<String>, all: bool) -> Result
         };
         for id in ids {
             if missing(backend, &id).await? {
-                eprintln!("there is no warm artifact {id}; `sandbox-bench artifacts list` shows them");
+                say::aside(format_args!("there is no warm artifact {id}; `sandbox-bench artifacts list` shows them"));
                 exit = Exit::Usage;
                 continue;
             }
             match backend.delete_artifact(&connect::call("artifacts"), &id).await.map_err(Fault::infrastructure)? {
-                Destruction::Confirmed => println!("deleted {id}"),
+                Destruction::Confirmed => say::result(format_args!("deleted {id}"))?,
                 Destruction::Unconfirmed { why } => {
-                    println!("not deleted {id}: {why}");
+                    say::result(format_args!("not deleted {id}: {why}"))?;
                     exit = Exit::Cleanup;
                 }
             }

@@ -12,6 +12,7 @@ use super::table::{self, print_json};
 use crate::config::Config;
 use crate::connect;
 use crate::exit::{Exit, Fault};
+use crate::say;
 
 #[derive(Debug, Args)]
 pub struct BackendsArgs {
@@ -48,23 +49,23 @@ pub async fn run(args: BackendsArgs) -> Result<Exit, Fault> {
     }
     match args.format {
         OutputFormat::Json => print_json(&shown)?,
-        OutputFormat::Text => print(&shown),
+        OutputFormat::Text => print(&shown)?,
     }
     Ok(Exit::Accepted)
 }
 
-fn print(shown: &[Shown]) {
+fn print(shown: &[Shown]) -> Result<(), Fault> {
     for one in shown {
         let state = match (&one.info, &one.error) {
             (Some(info), _) => format!("{} {}", info.endpoint, info.backend_version.as_deref().unwrap_or("")),
             (None, error) => error.clone().unwrap_or_default(),
         };
-        println!("{:8} {}\n         {}", one.name, one.about, state.trim_end());
+        say::result(format_args!("{:8} {}\n         {}", one.name, one.about, state.trim_end()))?;
     }
     let connected: Vec<(&str, &Capabilities)> =
         shown.iter().filter_map(|one| Some((one.name, &one.info.as_ref()?.capabilities))).collect();
     if connected.is_empty() {
-        return;
+        return Ok(());
     }
     let mut comfy: Vec<Vec<String>> = Vec::new();
     for (label, value) in FACTS {
@@ -74,7 +75,7 @@ fn print(shown: &[Shown]) {
     }
     let mut header = vec!["capability".to_owned()];
     header.extend(connected.iter().map(|(name, _)| (*name).to_owned()));
-    println!("\n{}", table::dynamic(header, comfy));
+    say::result(format_args!("\n{}", table::dynamic(header, comfy)))
 }
 
 type Fact = (&'static str, fn(&Capabilities) -> String);

@@ -14,6 +14,7 @@ use super::options::OutputFormat;
 use super::table::{self, print_json};
 use crate::exit::{Exit, Fault};
 use crate::run::{self, TaskSelection};
+use crate::say;
 
 #[derive(Debug, Args)]
 pub struct DatasetArgs {
@@ -146,7 +147,7 @@ fn list(dataset: &Dataset, format: OutputFormat) -> Result<Exit, Fault> {
                 digest: task.digest.to_string(),
                 id: task.id,
             }),
-            Err(problem) => eprintln!("left out: {problem}"),
+            Err(problem) => say::aside(format_args!("left out: {problem}")),
         }
     }
     if format == OutputFormat::Json {
@@ -156,7 +157,7 @@ fn list(dataset: &Dataset, format: OutputFormat) -> Result<Exit, Fault> {
             let solution = if task.solution { "yes" } else { "no" };
             [task.id, task.family.to_owned(), solution.to_owned(), task.digest.chars().take(19).collect()]
         });
-        println!("{}", table::plain(["task", "form", "solution", "digest"], rows));
+        say::result(table::plain(["task", "form", "solution", "digest"], rows))?;
     }
     Ok(Exit::Accepted)
 }
@@ -185,28 +186,28 @@ fn validate(dataset: &Dataset, format: OutputFormat) -> Result<Exit, Fault> {
         match format {
             OutputFormat::Text => {
                 let severity = if problem.severity == Severity::Error { "error" } else { "warning" };
-                println!("{severity}: {problem}");
+                say::result(format_args!("{severity}: {problem}"))?;
             }
             OutputFormat::Json => problems.push(problem),
         }
     }
     match format {
         OutputFormat::Json => print_json(&problems)?,
-        OutputFormat::Text => println!("{}: {errors} errors, {warnings} warnings", dataset.name()),
+        OutputFormat::Text => say::result(format_args!("{}: {errors} errors, {warnings} warnings", dataset.name()))?,
     }
     Ok(if errors == 0 { Exit::Accepted } else { Exit::Rejected })
 }
 
 fn convert(dataset: &Dataset, to: Target, out: &Path) -> Result<Exit, Fault> {
-    let converted = datasets::convert(dataset, to, out, |problem| eprintln!("left out: {problem}"));
+    let converted = datasets::convert(dataset, to, out, |problem| say::aside(format_args!("left out: {problem}")));
     let converted = converted.map_err(|error| {
         let there = error.source.kind() == ErrorKind::AlreadyExists;
         let hint = if there { " (nothing is overwritten: choose another directory)" } else { "" };
         Fault::usage(anyhow!("{error}{hint}"))
     })?;
-    println!("wrote {} tasks", converted.tasks);
+    say::result(format_args!("wrote {} tasks", converted.tasks))?;
     for path in &converted.written {
-        println!("{}", path.display());
+        say::result(path.display())?;
     }
     Ok(Exit::Accepted)
 }
@@ -231,7 +232,7 @@ async fn fetch(dataset: String, files: Vec<String>, revision: String, out: PathB
     for file in fetched.map_err(Fault::infrastructure)? {
         let checked = if file.verified { "checksum right" } else { "size right; the hub gives no checksum" };
         let there = if file.already_there { ", was there already" } else { "" };
-        println!("{} ({} bytes, {checked}{there})", file.file.display(), file.bytes);
+        say::result(format_args!("{} ({} bytes, {checked}{there})", file.file.display(), file.bytes))?;
     }
     Ok(Exit::Accepted)
 }

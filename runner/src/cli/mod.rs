@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::exit::{Exit, Fault};
+use crate::say;
 
 const AFTER: &str = "\
 Exit codes:
@@ -89,7 +90,7 @@ fn end(result: Result<Exit, Fault>) -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(fault) => {
-            eprintln!("error: {fault}");
+            say::aside(format_args!("error: {fault}"));
             fault.exit.into()
         }
     }

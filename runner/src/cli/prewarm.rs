@@ -17,6 +17,7 @@ use crate::interrupt;
 use crate::plan::Order;
 use crate::progress::Progress;
 use crate::run::{self, Plan, Request};
+use crate::say;
 use crate::solver::Solver;
 use crate::trial::Limits;
 use crate::warm::WarmSet;
@@ -69,7 +70,7 @@ pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
     let plan = run::plan(&request, &config).await?;
     for problem in &plan.problems {
-        eprintln!("left out: {problem}");
+        say::aside(format_args!("left out: {problem}"));
     }
     let progress = Progress::new(&BTreeMap::new(), args.quiet);
     let open = run::begin(&request, &plan, progress.clone(), interrupt).await?;
@@ -86,10 +87,10 @@ pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
     }
     match args.format {
         OutputFormat::Json => print_json(&made)?,
-        OutputFormat::Text => print(&made),
+        OutputFormat::Text => print(&made)?,
     }
     if summary.cleanup.unconfirmed > 0 {
-        eprintln!("next: sandbox-bench reap {}", directory.display());
+        say::aside(format_args!("next: sandbox-bench reap {}", directory.display()));
         return Ok(report::exit(&summary));
     }
     if summary.interrupted {
@@ -136,14 +137,15 @@ fn prewarmed(name: &str, plan: &Plan, warm: &WarmSet) -> Prewarmed {
     }
 }
 
-fn print(made: &[Prewarmed]) {
+fn print(made: &[Prewarmed]) -> Result<(), Fault> {
     for one in made {
         let new = one.artifacts.iter().filter(|artifact| artifact.built_us.is_some()).count();
         let count = one.artifacts.len();
         let noun = if count == 1 { "artifact" } else { "artifacts" };
-        println!("{}: {count} warm {noun}, {new} new", one.backend);
+        say::result(format_args!("{}: {count} warm {noun}, {new} new", one.backend))?;
         if let Some(env) = &one.env {
-            println!("{env}");
+            say::result(env)?;
         }
     }
+    Ok(())
 }

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::connect;
 use crate::exit::{Exit, Fault};
 use crate::reap::{self, Reaped};
+use crate::say;
 
 #[derive(Debug, Args)]
 pub struct ReapArgs {
@@ -46,23 +47,22 @@ pub async fn run(args: ReapArgs) -> Result<Exit, Fault> {
             match reap::run_directory(&directory, &config).await {
                 Ok(more) => reaped.extend(more),
                 Err(fault) if given => return Err(fault),
-                Err(fault) => eprintln!("left alone: {fault}"),
+                Err(fault) => say::aside(format_args!("left alone: {fault}")),
             }
         }
     }
-    print(&reaped);
+    print(&reaped)?;
     let left = reaped.iter().any(|one| one.left.is_some());
     Ok(if left { Exit::Cleanup } else { Exit::Accepted })
 }
 
-fn print(reaped: &[Reaped]) {
+fn print(reaped: &[Reaped]) -> Result<(), Fault> {
     if reaped.is_empty() {
-        println!("nothing to clean up");
-        return;
+        return say::result("nothing to clean up");
     }
     let rows = reaped.iter().map(|one| {
         let state = one.left.as_ref().map_or_else(|| "gone".to_owned(), |why| format!("may still exist: {why}"));
         [one.backend.clone(), one.tag.clone(), state, one.origin.clone()]
     });
-    println!("{}", table::plain(["backend", "tag", "state", "from"], rows));
+    say::result(table::plain(["backend", "tag", "state", "from"], rows))
 }

@@ -10,6 +10,7 @@ use sandbox_bench_reports::summary::{Outcome, Summary};
 use super::options::OutputFormat;
 use crate::exit::{Exit, Fault};
 use crate::run;
+use crate::say;
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
@@ -47,13 +48,13 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
 pub fn print(summary: &Summary, directory: &Path, format: OutputFormat) -> Result<(), Fault> {
     match format {
         OutputFormat::Json => {
-            println!("{}", serde_json::to_string_pretty(summary).map_err(Fault::evidence)?);
+            say::result(serde_json::to_string_pretty(summary).map_err(Fault::evidence)?)?;
         }
         OutputFormat::Text => {
-            println!("{}", render::table(summary).trim_end());
-            println!("\nevidence: {}", directory.display());
+            say::result(render::table(summary).trim_end())?;
+            say::result(format_args!("\nevidence: {}", directory.display()))?;
             if let Some(next) = next(summary, directory) {
-                println!("next:     {next}");
+                say::result(format_args!("next:     {next}"))?;
             }
         }
     }

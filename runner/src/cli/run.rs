@@ -12,6 +12,7 @@ use crate::exit::{Exit, Fault};
 use crate::plan::Order;
 use crate::progress::Progress;
 use crate::run::{self, Request};
+use crate::say;
 use crate::solver::Solver;
 use crate::trial::Limits;
 use crate::{interrupt, plan};
@@ -119,7 +120,7 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
     let planned = run::plan(&request, &config).await?;
     request.artifacts = options::artifacts(&args.artifact, &planned.artifact_variables());
     for problem in &planned.problems {
-        eprintln!("left out: {problem}");
+        say::aside(format_args!("left out: {problem}"));
     }
     if args.dry_run {
         table::print_plan(&planned, &request, args.format)?;
@@ -141,7 +142,7 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
     let summary = run::finish(open).await;
     let summary = ran.and(summary).inspect_err(|_| {
         // The journal ends before the run did: only a look at the backends can tell what is left.
-        eprintln!("next: make room, then sandbox-bench reap {}", directory.display());
+        say::aside(format_args!("next: make room, then sandbox-bench reap {}", directory.display()));
     })?;
     report::print(&summary, &directory, args.format)?;
     Ok(report::exit(&summary))

@@ -7,6 +7,7 @@ use super::options::OutputFormat;
 use crate::exit::Fault;
 use crate::plan::TaskName;
 use crate::run::{Plan, Request};
+use crate::say;
 use crate::ways::Missing;
 
 /// An aligned table without borders.
@@ -32,8 +33,7 @@ pub fn dynamic(header: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>)
 /// # Errors
 /// It cannot be written as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), Fault> {
-    println!("{}", serde_json::to_string_pretty(value).map_err(Fault::evidence)?);
-    Ok(())
+    say::result(serde_json::to_string_pretty(value).map_err(Fault::evidence)?)
 }
 
 #[derive(Serialize)]
@@ -79,8 +79,13 @@ pub fn print_plan(plan: &Plan, request: &Request, format: OutputFormat) -> Resul
             how,
         ]
     });
-    println!("{}", plain(["#", "backend", "condition", "task", "replicate", "environment"], rows));
+    say::result(plain(["#", "backend", "condition", "task", "replicate", "environment"], rows))?;
     let order = request.order.name();
-    println!("\n{} trials, order {order}, seed {}, solver {}", trials.len(), request.seed, request.solver);
+    say::result(format_args!(
+        "\n{} trials, order {order}, seed {}, solver {}",
+        trials.len(),
+        request.seed,
+        request.solver
+    ))?;
     Ok(())
 }
