@@ -128,7 +128,8 @@ async fn provide_alone(
         Source::Dockerfile { context, dockerfile, fingerprint } => {
             let build = Build {
                 name: name.to_owned(),
-                labels: HashMap::from([(labels::FINGERPRINT.to_owned(), fingerprint.to_string())]),
+                // Listed and deleted as the artifacts are: nothing that we leave at the engine is without a tag.
+                labels: labels::artifact(&call.tag, fingerprint),
                 recipe: Recipe::Context(context.clone(), dockerfile.clone()),
             };
             build::build(engine, call, build, log).await.map(|()| CacheUse::Miss)

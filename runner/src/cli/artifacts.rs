@@ -95,7 +95,9 @@ async fn delete(options: &BackendOptions, ids: Vec<String>, all: bool) -> Result
     for backend in backends.values() {
         let call = connect::call("artifacts");
         let ids = if all {
-            let listed = backend.artifacts(&call, &TagQuery::All).await.map_err(Fault::infrastructure)?;
+            let mut listed = backend.artifacts(&call, &TagQuery::All).await.map_err(Fault::infrastructure)?;
+            // Newest first: one may stand on an older one.
+            listed.sort_by_key(|artifact| std::cmp::Reverse(artifact.created_at));
             listed.into_iter().map(|artifact| artifact.id).collect()
         } else {
             ids.clone()
