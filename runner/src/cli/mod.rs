@@ -106,5 +106,7 @@ fn log(verbose: u8) {
     let ours = ["", "_core", "_datasets", "_docker", "_local", "_reports"];
     let directives: Vec<String> = ours.iter().map(|part| format!("sandbox_bench{part}={default}")).collect();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(directives.join(",")));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // It would complain about a lost line on stderr, and panic if that is what is lost.
+    log.log_internal_errors(false).init();
 }

@@ -58,6 +58,7 @@ pub fn program() -> PathBuf {
 pub struct Bench {
     line: String,
     command: Command,
+    unread: bool,
 }
 
 impl Bench {
@@ -76,7 +77,7 @@ impl Bench {
         for variable in ["LOCAL_SNAPSHOT", "DOCKER_SNAPSHOT", "RUST_LOG"] {
             command.env_remove(variable);
         }
-        Self { line: line.to_owned(), command }
+        Self { line: line.to_owned(), command, unread: false }
     }
 
     /// The same command under a shell that has set `limits`, such as `ulimit -f 100`.
@@ -94,6 +95,13 @@ impl Bench {
         self
     }
 
+    /// Nobody reads what it says: both its pipes are closed at the other end, as by a `head` that has seen enough.
+    #[must_use]
+    pub fn unread(mut self) -> Self {
+        self.unread = true;
+        self
+    }
+
     /// Runs it to its end.
     #[must_use]
     pub fn run(self) -> Outcome {
@@ -105,8 +113,9 @@ impl Bench {
     pub fn start(mut self) -> Running {
         self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().unwrap();
-        let stdout = Collected::from(child.stdout.take().unwrap());
-        let stderr = Collected::from(child.stderr.take().unwrap());
+        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let limit = if self.unread { 0 } else { u64::MAX };
+        let (stdout, stderr) = (Collected::from(stdout.take(limit)), Collected::from(stderr.take(limit)));
         Running { line: self.line, child, stdout, stderr }
     }
 }

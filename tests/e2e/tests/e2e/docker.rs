@@ -1,8 +1,10 @@
 //! The essentials again on a real Docker engine, which is asked directly what is left.
 
+use std::fs;
+
 use rustix::process::Signal;
 use sandbox_bench_core::{Condition, ConditionProof, FailureClass};
-use sandbox_bench_e2e::docker::{containers, wanted};
+use sandbox_bench_e2e::docker::{containers, docker, wanted};
 use sandbox_bench_e2e::processes::Sleeper;
 use sandbox_bench_e2e::task::{IMAGE, WANTS_DONE};
 use sandbox_bench_e2e::{World, assert_shown};
@@ -69,4 +71,27 @@ fn reap_finds_containers_of_a_killed_run_by_their_label() {
     assert_eq!(containers(&run.id()), Vec::<String>::new());
     assert!(sleeper.running().is_empty());
     assert_eq!(world.bench("reap").run().exits(0).stdout, "nothing to clean up\n");
+}
+
+#[test]
+fn a_forwarded_secret_is_no_part_of_the_container() {
+    if !wanted() {
+        return;
+    }
+    let world = world();
+    let secret = format!("canary-{}-value", std::process::id());
+    let sleeper = Sleeper::new();
+    world.write("solver.sh", format!("[ -n \"$E2E_SECRET\" ] && echo done >done; {} & wait\n", sleeper.command()));
+    let line = "run -vv --backend docker --dataset tasks --solver command-file:solver.sh --forward-env E2E_SECRET";
+    let running = world.bench(line).env("E2E_SECRET", &secret).start();
+    sleeper.await_start();
+    let container = containers(&world.run().id()).remove(0);
+    let inspected = docker(&["inspect", &container]);
+    sleeper.running().iter().for_each(|process| process.signal(Signal::KILL));
+    let outcome = running.wait().exits(0);
+    assert!(!inspected.contains(&secret), "the secret is part of the container");
+    assert!(!outcome.stderr.contains(&secret), "the secret was printed");
+    for file in world.run().files() {
+        assert!(!String::from_utf8_lossy(&fs::read(&file).unwrap()).contains(&secret), "it is in {}", file.display());
+    }
 }

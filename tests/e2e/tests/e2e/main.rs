@@ -9,6 +9,7 @@ mod interrupt;
 mod kill;
 mod limits;
 mod options;
+mod pipes;
 mod plan;
 mod prewarm;
 mod solver;
