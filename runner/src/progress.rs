@@ -104,7 +104,7 @@ impl Progress {
             Some(failure) => {
                 let again = if attempt.last { "" } else { " (will be repeated)" };
                 let class = Style::new().for_stderr().red().apply_to(failure.class);
-                self.say(&format!("{place}: {class}: {}{again}", first_lines(&failure.message)));
+                self.say(&format!("{place}: {class}: {}{again}", gist(&failure.message)));
             }
         }
     }
@@ -124,10 +124,8 @@ impl Progress {
             }
             Ok(Ready { built_us: None, .. }) => format!("{backend} has a warm artifact for the environment of {task}"),
             Err(failure) => {
-                return self.say(&format!(
-                    "{backend} cannot prewarm the environment of {task}: {}",
-                    first_lines(&failure.message)
-                ));
+                return self
+                    .say(&format!("{backend} cannot prewarm the environment of {task}: {}", gist(&failure.message)));
             }
         };
         if self.shared.lines {
@@ -183,11 +181,33 @@ fn seconds(us: u64) -> String {
     if us < Duration::from_secs(1) { format!("{} ms", us.as_millis()) } else { format!("{:.2} s", us.as_secs_f64()) }
 }
 
-/// The first two lines of a message: the rest is in the evidence.
-fn first_lines(message: &str) -> String {
-    let mut lines: Vec<&str> = message.lines().filter(|line| !line.trim().is_empty()).take(3).collect();
-    let cut = lines.len() == 3;
-    lines.truncate(2);
-    let text = lines.join("; ");
-    if cut { format!("{text} …") } else { text }
+/// A message on one line and without control characters, which a sandbox may have put there: its beginning and, where
+/// it is long, its end, which mostly says why. All of it is in the evidence.
+fn gist(message: &str) -> String {
+    let message = console::strip_ansi_codes(message);
+    let plain = |line: &str| line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned();
+    let lines: Vec<String> = message.lines().map(plain).filter(|line| !line.is_empty()).collect();
+    match lines.as_slice() {
+        [first, _, .., before, last] => format!("{first} … {before}; {last}"),
+        few => few.join("; "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gist;
+
+    #[test]
+    fn a_long_message_is_told_by_its_beginning_and_end() {
+        assert_eq!(gist("one\n\n two\nthree\n"), "one; two; three");
+        assert_eq!(
+            gist("build failed\nGet:1\nGet:2\nE: no such package\nexit code 100"),
+            "build failed … E: no such package; exit code 100"
+        );
+    }
+
+    #[test]
+    fn a_sandbox_does_not_speak_to_the_terminal() {
+        assert_eq!(gist("\u{1b}[91mE:\u{1b}[0m bad\r\u{7}\u{1b}]0;title\u{7}"), "E: bad");
+    }
 }

@@ -17,7 +17,7 @@ impl Missing {
     /// Takes note of what a failed start from `setup` says; true if it says that the image cannot be had.
     pub fn note(&self, backend: &str, setup: &Setup, failure: &Failure) -> bool {
         let missing = matches!(setup.source, Source::Image(_))
-            && failure.phase == Phase::Create
+            && failure.phase == Phase::Environment
             && failure.class == FailureClass::Environment;
         if missing {
             self.set().insert((backend.to_owned(), setup.fingerprint.clone()));
@@ -84,10 +84,11 @@ mod tests {
         let missing = Missing::default();
         let best = || missing.best("b", &ways).unwrap();
         assert_eq!(best().way, EnvironmentWay::Image);
-        for (class, phase) in [(FailureClass::Startup, Phase::Create), (FailureClass::Environment, Phase::Prepare)] {
+        for (class, phase) in [(FailureClass::Startup, Phase::Environment), (FailureClass::Environment, Phase::Prepare)]
+        {
             assert!(!missing.note("b", best(), &failure(class, phase)), "{class} in {phase} says nothing of the image");
         }
-        let cannot_pull = failure(FailureClass::Environment, Phase::Create);
+        let cannot_pull = failure(FailureClass::Environment, Phase::Environment);
         assert!(missing.note("b", &ways[0], &cannot_pull));
         assert_eq!(best().way, EnvironmentWay::Dockerfile);
         assert!(!missing.note("b", best(), &cannot_pull), "a Dockerfile that does not build is not a missing image");

@@ -61,7 +61,8 @@ pub async fn open(
         .phase(Phase::Create, async {
             backend.create(&call, spec, &log).await.map_err(|error| {
                 error_kind = Some(error.kind().clone());
-                Stop::from_error(Phase::Create, "create", &error)
+                let phase = if *error.kind() == ErrorKind::Environment { Phase::Environment } else { Phase::Create };
+                Stop::from_error(phase, "create", &error)
             })
         })
         .await;
@@ -82,6 +83,10 @@ pub async fn open(
             }
         }
         Err(stop) => {
+            if error_kind == Some(ErrorKind::Environment) {
+                // A build that fails after minutes is no slow create.
+                rec.rename_last(Phase::Environment);
+            }
             let uncertain = matches!(error_kind, Some(ErrorKind::UncertainSubmission { .. }));
             let message = match &stop {
                 Stop::Failed(failure) => failure.message.clone(),

@@ -123,6 +123,13 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// Says what the last phase turned out to be.
+    pub fn rename_last(&self, phase: Phase) {
+        if let Some(last) = self.state().phases.last_mut() {
+            last.phase = phase;
+        }
+    }
+
     /// Runs a command, keeps its output as `label`, and writes its receipt. Ends the attempt only for contract errors:
     /// how the command ended is the caller's to judge.
     pub async fn exec(
