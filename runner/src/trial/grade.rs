@@ -61,6 +61,9 @@ fn tests(verdict: &Verdict) -> String {
         return " (no tests ran)".into();
     }
     let Some(tests) = &verdict.tests else { return String::new() };
+    if tests.total() == 0 {
+        return " (no tests ran)".into();
+    }
     let failing: Vec<&str> = tests.failing.iter().take(3).map(String::as_str).collect();
     let names = if failing.is_empty() { String::new() } else { format!(": {}", failing.join(", ")) };
     format!(" ({} of {total} tests failed{names})", tests.failed)
@@ -234,7 +237,10 @@ fn note_tests(verdict: &mut Verdict) {
         && (tests.failed == 0) != (verdict.decision == Decision::Accepted)
         && verdict.decision != Decision::Undecided
     {
-        verdict.disagreements.push(format!("{} of {} tests failed", tests.failed, tests.total()));
+        verdict.disagreements.push(match tests.total() {
+            0 => "no tests ran".into(),
+            total => format!("{} of {total} tests failed", tests.failed),
+        });
     }
 }
 
@@ -326,6 +332,15 @@ mod tests {
             let verdict = judged(&files, 0, stdout);
             assert_eq!((verdict.decision, verdict.decided_by.as_str()), (Decision::Rejected, "tests"));
         }
+    }
+
+    #[test]
+    fn a_rejection_after_tests_that_could_not_be_loaded_says_so() {
+        let ctrf = r#"{"results":{"summary":{"tests":0,"passed":0,"failed":0}}}"#;
+        let verdict = judged(&[("reward.txt", "0"), ("ctrf.json", ctrf)], 1, "collected 0 items / 1 error");
+        assert_eq!((verdict.decision, verdict.decided_by.as_str()), (Decision::Rejected, "reward"));
+        assert_eq!(verdict.disagreements, ["no tests ran"]);
+        assert_eq!(failure(&verdict, None).unwrap().message, "rejected by reward (no tests ran)");
     }
 
     #[test]
