@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM. The first stops new work, ends what runs, and tears down; the second ends the process at once.
+//! Ctrl-C, SIGTERM and SIGHUP. The first stops new work, ends what runs, and tears down; the second ends the process at once.
 
 use tokio_util::sync::CancellationToken;
 
@@ -17,10 +17,13 @@ pub fn on_signals() -> std::io::Result<CancellationToken> {
     let token = CancellationToken::new();
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let cancelled = token.clone();
     // Lives as long as the process: it must see the second signal at any time.
     tokio::spawn(async move {
-        let mut next = async || tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} };
+        let mut next = async || {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {}, _ = hangup.recv() => {} }
+        };
         next().await;
         cancelled.cancel();
         say::aside(

@@ -12,7 +12,7 @@ use sandbox_bench_core::evidence::{DatasetRecord, Event, Manifest, PlanSettings,
 use sandbox_bench_core::{Backend, Condition};
 use sandbox_bench_datasets::{Dataset, Format, OpenOptions};
 use sandbox_bench_reports::{derived, files, summary::Summary};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -21,7 +21,7 @@ use crate::dispatch::{self, Work};
 use crate::exit::Fault;
 use crate::host;
 use crate::journal::Journal;
-use crate::outputs::OutputStore;
+use crate::outputs::{OutputStore, Secrets};
 use crate::pack::PackCache;
 use crate::plan::{self, Order, TaskName};
 use crate::planned::PlannedTask;
@@ -238,11 +238,12 @@ pub async fn begin(
     interrupt: CancellationToken,
 ) -> Result<Open, Fault> {
     let forwarded = forwarded(&request.forward)?;
+    let secrets = Secrets::new(forwarded.values().map(ExposeSecret::expose_secret));
     let directory = request.results.join(&plan.run);
     let start = || -> anyhow::Result<(Journal, OutputStore, PackCache)> {
         std::fs::create_dir_all(&directory)?;
         files::replace_json(&directory.join("manifest.json"), &manifest(request, plan))?;
-        Ok((Journal::create(&directory)?, OutputStore::open(&directory)?, PackCache::new()?))
+        Ok((Journal::create(&directory)?, OutputStore::open(&directory)?.hiding(secrets), PackCache::new()?))
     };
     let (journal, outputs, packs) =
         start().with_context(|| format!("run directory {}", directory.display())).map_err(Fault::evidence)?;

@@ -232,6 +232,7 @@ impl CellBuilder {
             End::Rejected => self.rejected.push(attempt.total_us),
             // Nothing was tried, so nothing took time.
             End::Failed(FailureClass::Unavailable) => {}
+            End::Failed(_) if attempt.phases.is_empty() => {}
             End::Failed(_) => self.failed.push(attempt.total_us),
         }
         if let Some(create) = attempt.phase_us(Phase::Create)

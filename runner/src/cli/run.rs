@@ -51,7 +51,8 @@ pub struct RunArgs {
     /// Start no more trials after so many were accepted.
     #[arg(long, value_name = "N")]
     stop_after_passes: Option<u64>,
-    /// Host variables to give to a command solver, separated by commas. Their values are kept out of the evidence.
+    /// Host variables to give to a command solver, separated by commas. Values of six bytes and more are overwritten where
+    /// they show up in the output of commands or in the logs.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     forward_env: Vec<String>,
     /// Warm artifact to start from, as BACKEND=ID; may be repeated [default: the backend's variable, such as

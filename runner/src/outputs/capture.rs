@@ -8,6 +8,7 @@ use sandbox_bench_core::completion::StreamReport;
 use sandbox_bench_core::{ExecReport, OutputRef, OutputSink, Stream};
 
 use super::OutputStore;
+use super::redact::Window;
 use super::spool::Spool;
 
 /// Length of a tail in bytes.
@@ -42,11 +43,13 @@ struct Half {
     tail: VecDeque<u8>,
     /// True if bytes were dropped at the limit.
     cut: bool,
+    /// Overwrites secrets.
+    window: Window,
 }
 
 impl StreamCapture {
     pub(super) fn new(store: &OutputStore, name: &str, media_type: &str, limit: u64) -> Self {
-        let half = || Mutex::new(Half { spool: Ok(Spool::new(store)), tail: VecDeque::new(), cut: false });
+        let half = || Mutex::new(Half::new(store));
         Self {
             store: store.clone(),
             name: name.to_owned(),
@@ -63,9 +66,11 @@ impl StreamCapture {
     /// # Errors
     /// The first error of writing either object.
     pub fn finish(self, report: Option<&ExecReport>) -> io::Result<(CapturedStream, CapturedStream)> {
-        let Self { store, name, media_type, stdout, stderr, .. } = self;
+        let Self { store, name, media_type, limit, stdout, stderr } = self;
         let captured = |half: Mutex<Half>, stream: &str, report: Option<&StreamReport>| -> io::Result<CapturedStream> {
-            let half = half.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let mut half = half.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let rest = half.window.finish();
+            half.take(&rest, limit);
             let tail = String::from_utf8_lossy(&Vec::from(half.tail)).into_owned();
             let spool = half.spool?;
             if spool.size() == 0 {
@@ -88,11 +93,18 @@ impl OutputSink for StreamCapture {
             Stream::Stdout => &self.stdout,
             Stream::Stderr => &self.stderr,
         };
-        half.lock().unwrap_or_else(PoisonError::into_inner).take(chunk, self.limit);
+        let mut half = half.lock().unwrap_or_else(PoisonError::into_inner);
+        let ready = half.window.push(chunk);
+        half.take(&ready, self.limit);
     }
 }
 
 impl Half {
+    fn new(store: &OutputStore) -> Self {
+        let window = Window::new(store.secrets().clone());
+        Self { spool: Ok(Spool::new(store)), tail: VecDeque::new(), cut: false, window }
+    }
+
     fn take(&mut self, chunk: &[u8], limit: u64) {
         let last = chunk.get(chunk.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default();
         let excess = (self.tail.len() + last.len()).saturating_sub(TAIL_BYTES);

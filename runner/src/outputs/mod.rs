@@ -6,6 +6,7 @@
 //! in memory but a small buffer per stream.
 
 mod capture;
+mod redact;
 mod spool;
 mod unpack;
 
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use sandbox_bench_core::{Digest, OutputRef};
 
 pub use capture::{CapturedStream, StreamCapture, TAIL_BYTES};
+pub use redact::Secrets;
 pub use unpack::{Limits, Skipped, Unpacked, unpack_safely};
 
 use spool::Spool;
@@ -28,9 +30,10 @@ use spool::Spool;
 pub const DIRECTORY: &str = "outputs";
 
 /// The store of one run. Cheap to clone, and usable from many tasks at once.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct OutputStore {
     root: Arc<Path>,
+    secrets: Secrets,
 }
 
 impl OutputStore {
@@ -41,12 +44,24 @@ impl OutputStore {
     /// What making the directories fails with.
     pub fn open(run_dir: &Path) -> io::Result<Self> {
         let root: Arc<Path> = run_dir.join(DIRECTORY).into();
-        let store = Self { root };
+        let store = Self { root, secrets: Secrets::default() };
         match fs::remove_dir_all(store.unfinished()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => fs::create_dir_all(store.unfinished())?,
         }
         Ok(store)
+    }
+
+    /// The same store, which overwrites these values in what commands write.
+    #[must_use]
+    pub fn hiding(self, secrets: Secrets) -> Self {
+        Self { secrets, ..self }
+    }
+
+    /// The values that are overwritten. Files are the caller's to overwrite before they are stored.
+    #[must_use]
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// A sink for one command. Its streams become the outputs `<name>.stdout` and `<name>.stderr`, of each the first

@@ -130,10 +130,13 @@ fn resolved(instance: &SweSmith, output: &str, ran: &Ran) -> Verdict {
 
 async fn harbor(bench: &Bench<'_>, ran: &Ran) -> Result<Verdict, Stop> {
     let logs = bench.context.packs.scratch(&format!("{}", uuid::Uuid::now_v7()));
-    let result = match collect(bench, &logs).await {
-        Ok(()) => Ok(from_files(&logs.join("logs/verifier"), ran)),
-        Err(stop) => Err(stop),
-    };
+    let result = collect(bench, &logs).await.map(|()| {
+        let mut verdict = from_files(&logs.join("logs/verifier"), ran);
+        for told in &mut verdict.disagreements {
+            *told = bench.context.outputs.secrets().hidden(told);
+        }
+        verdict
+    });
     let _ = fs::remove_dir_all(&logs);
     result
 }
@@ -154,6 +157,7 @@ async fn collect(bench: &Bench<'_>, logs: &Path) -> Result<(), Stop> {
         }
         if unpacked.files > 0 {
             let store = &bench.context.outputs;
+            store.secrets().overwrite_file(&tar)?;
             bench.rec.keep(store.file("logs", Some("/logs"), &tar, "application/x-tar")?);
         }
         Ok(())

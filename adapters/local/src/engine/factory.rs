@@ -208,7 +208,9 @@ impl Engine {
         let path = self.shared.state.sandbox(id);
         end_helper(&path, id).await?;
         let record: Option<Record> = read_json(&path.join("record.json")).ok();
+        let mut layered = false;
         if let Some(record) = record {
+            layered = !record.layers.is_empty();
             let removed = tokio::task::spawn_blocking(move || record.cgroup.remove());
             removed.await.map_err(std::io::Error::other).flatten().map_err(EngineError::io("control group"))?;
         }
@@ -216,7 +218,9 @@ impl Engine {
         for part in ["upper", "work"] {
             self.shared.remove_tree(path.join(part)).await?;
         }
-        self.shared.remove_tree(path).await
+        self.shared.remove_tree(path).await?;
+        // It may have been the last one on the layers of a snapshot that is deleted already.
+        if layered { self.remove_unused_layers().await } else { Ok(()) }
     }
 }
 

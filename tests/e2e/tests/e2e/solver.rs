@@ -55,7 +55,10 @@ fn a_forwarded_secret_reaches_the_solver_and_nothing_else() {
     let backwards: String = secret.chars().rev().collect();
     let _task = world.task("one", &format!("[ \"$(cat proof)\" = {backwards} ] && [ -z \"$E2E_SECRET\" ]"));
     let sleeper = Sleeper::new();
-    world.write("solver.sh", format!("printf %s \"$E2E_SECRET\" | rev >proof\n{} & wait\n", sleeper.command()));
+    // A careless solver shows it everywhere.
+    let show = "echo $E2E_SECRET; echo $E2E_SECRET >&2; mkdir -p /logs/agent; env >/logs/agent/trace";
+    let solver = format!("{show}; printf %s \"$E2E_SECRET\" | rev >proof\n{} & wait\n", sleeper.command());
+    world.write("solver.sh", solver);
     let line = "run -vv --backend local --dataset tasks --solver command-file:solver.sh --forward-env E2E_SECRET";
     let running = world.bench(line).env("E2E_SECRET", &secret).start();
     sleeper.await_start();
