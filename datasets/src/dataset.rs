@@ -95,6 +95,11 @@ impl Dataset {
             io::ErrorKind::NotFound => DatasetError::NotFound { path: path.clone() },
             _ => DatasetError::Unreadable { path: path.clone(), source: error },
         })?;
+        if !metadata.is_dir() && !metadata.is_file() {
+            // Opening a pipe would wait for a writer that may never come.
+            let why = "it is neither a directory nor a regular file".to_owned();
+            return Err(DatasetError::Unrecognised { path, why });
+        }
         let readable = if metadata.is_dir() { fs::read_dir(&path).map(|_| ()) } else { File::open(&path).map(|_| ()) };
         readable.map_err(|source| DatasetError::Unreadable { path: path.clone(), source })?;
         if !Scan::recognises(&path) {

@@ -9,6 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use sandbox_bench_core::{Input, Result, Stage};
 use sandbox_bench_datasets::task::FileSet;
 
+/// Beginning of the name of a cache's directory.
+const PREFIX: &str = ".packs-";
+
 /// Where a file of a pack comes from and where it goes.
 #[derive(Debug, Clone)]
 pub struct Member {
@@ -25,12 +28,13 @@ pub struct PackCache {
 }
 
 impl PackCache {
-    /// An empty cache in a temporary directory, which goes when the cache is dropped.
+    /// An empty cache in a hidden directory of the run directory, which goes when the cache is dropped. What a killed
+    /// process leaves is removed by [`remove_left_over`].
     ///
     /// # Errors
     /// The directory cannot be made.
-    pub fn new() -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("sandbox-bench-packs-").tempdir()?;
+    pub fn new(run_dir: &Path) -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(run_dir)?;
         Ok(Self { directory, packs: Mutex::default() })
     }
 
@@ -73,6 +77,20 @@ impl PackCache {
         packs.insert(key.to_owned(), input.clone());
         Ok(input)
     }
+}
+
+/// Removes the caches that killed processes left in a run directory. The run must not be going on.
+///
+/// # Errors
+/// A directory cannot be read or removed.
+pub fn remove_left_over(run_dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(run_dir)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// All members of a file set, in path order.
@@ -169,10 +187,11 @@ mod tests {
         fs::write(dir.path().join("test.sh"), "#!/bin/sh\n").unwrap();
         fs::write(dir.path().join("sub/data"), [0u8, 255]).unwrap();
         fs::write(dir.path().join("secret"), "x").unwrap();
-        let one = PackCache::new().unwrap();
+        let run = tempfile::tempdir().unwrap();
+        let one = PackCache::new(run.path()).unwrap();
         let a = one.tree("tests", &set(dir.path()), "/tests", Stage::Verify).unwrap();
         fs::write(dir.path().join("sub/data"), [0u8, 255]).unwrap();
-        let two = PackCache::new().unwrap();
+        let two = PackCache::new(run.path()).unwrap();
         let b = two.tree("tests", &set(dir.path()), "/tests", Stage::Verify).unwrap();
         assert_eq!(a.entry, b.entry);
         let sandbox_bench_core::Payload::Tree { tar } = a.payload else { panic!("not a tree") };
@@ -187,5 +206,17 @@ mod tests {
             .collect();
         assert_eq!(seen.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>(), ["sub", "sub/data", "test.sh"]);
         assert_eq!(seen[2].1, 0o111);
+    }
+
+    #[test]
+    fn a_cache_goes_with_its_owner_and_what_a_killed_one_left_is_removed() {
+        let run = tempfile::tempdir().unwrap();
+        drop(PackCache::new(run.path()).unwrap());
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+        std::mem::forget(PackCache::new(run.path()).unwrap());
+        fs::write(run.path().join("journal.jsonl"), "").unwrap();
+        remove_left_over(run.path()).unwrap();
+        let left: Vec<_> = fs::read_dir(run.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["journal.jsonl"]);
     }
 }

@@ -97,7 +97,7 @@ impl Progress {
         drop(state);
         let TrialKey { backend, condition, task, .. } = &attempt.trial;
         let width = total.to_string().len();
-        let place = format!("[{done:>width$}/{total}] {backend} {condition} {task}");
+        let place = format!("[{done:>width$}/{total}] {backend} {condition} {}", printable(task));
         match &attempt.failure {
             None if self.shared.lines => self.say(&format!("{place}: accepted in {}", seconds(attempt.total_us))),
             None => {}
@@ -174,6 +174,11 @@ impl Lane {
         }
         self.bar.set_message(message);
     }
+}
+
+/// Text from a data set that cannot drive a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 fn seconds(us: u64) -> String {

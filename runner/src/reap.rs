@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::connect::{self, Backends};
 use crate::exit::Fault;
 use crate::journal::Journal;
-use crate::run;
+use crate::{pack, run};
 
 /// Limit for finding and ending one sandbox.
 const REAP_LIMIT: Duration = Duration::from_secs(120);
@@ -55,6 +55,7 @@ pub async fn run_directory(directory: &Path, config: &Config) -> Result<Vec<Reap
         }
         journal.close().await.map_err(Fault::evidence)?;
     }
+    pack::remove_left_over(directory).map_err(Fault::evidence)?;
     run::derive(directory)?;
     Ok(reaped)
 }

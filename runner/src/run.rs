@@ -152,6 +152,7 @@ fn read(
     let include = globs(&request.tasks.include)?;
     let mut selected = Vec::new();
     let mut seen = Vec::new();
+    let before = problems.len();
     for entry in dataset.entries() {
         if request.tasks.limit.is_some_and(|limit| selected.len() >= limit) {
             break;
@@ -170,8 +171,8 @@ fn read(
         }
     }
     if selected.is_empty() {
-        let why = if seen.is_empty() {
-            problems.first().cloned().unwrap_or_else(|| "it holds no task".into())
+        let why = if seen.is_empty() || problems.len() > before {
+            problems.get(before).cloned().unwrap_or_else(|| "it holds no task".into())
         } else {
             let globs = request.tasks.include.join(", ");
             format!("no task id matches {globs}; there are, among others: {}", seen.join(", "))
@@ -243,7 +244,7 @@ pub async fn begin(
     let start = || -> anyhow::Result<(Journal, OutputStore, PackCache)> {
         std::fs::create_dir_all(&directory)?;
         files::replace_json(&directory.join("manifest.json"), &manifest(request, plan))?;
-        Ok((Journal::create(&directory)?, OutputStore::open(&directory)?.hiding(secrets), PackCache::new()?))
+        Ok((Journal::create(&directory)?, OutputStore::open(&directory)?.hiding(secrets), PackCache::new(&directory)?))
     };
     let (journal, outputs, packs) =
         start().with_context(|| format!("run directory {}", directory.display())).map_err(Fault::evidence)?;

@@ -1,6 +1,7 @@
 //! `sandbox-bench run`.
 
 use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,13 +45,13 @@ pub struct RunArgs {
     concurrency: u32,
     /// Most trials at one time on a backend, as NAME=N, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME=N,…")]
-    backend_concurrency: Vec<Pair<u32>>,
+    backend_concurrency: Vec<Pair<NonZeroU32>>,
     /// Most attempts of a trial. Only failures of the infrastructure are repeated; every attempt is kept.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
     /// Start no more trials after so many were accepted.
     #[arg(long, value_name = "N")]
-    stop_after_passes: Option<u64>,
+    stop_after_passes: Option<NonZeroU64>,
     /// Host variables to give to a command solver, separated by commas. Values of six bytes and more are overwritten where
     /// they show up in the output of commands or in the logs.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
@@ -96,9 +97,9 @@ impl RunArgs {
             order: self.order,
             seed: self.seed,
             concurrency: self.concurrency,
-            backend_concurrency: self.backend_concurrency.iter().map(|Pair(name, n)| (name.clone(), *n)).collect(),
+            backend_concurrency: self.backend_concurrency.iter().map(|Pair(name, n)| (name.clone(), n.get())).collect(),
             max_attempts: self.attempts,
-            stop_after_passes: self.stop_after_passes,
+            stop_after_passes: self.stop_after_passes.map(NonZeroU64::get),
             forward: self.forward_env.clone(),
             artifacts: BTreeMap::new(),
             limits: Limits {
@@ -146,5 +147,13 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
         say::aside(format_args!("next: make room, then sandbox-bench reap {}", directory.display()));
     })?;
     report::print(&summary, &directory, args.format)?;
-    Ok(report::exit(&summary))
+    let exit = report::exit(&summary);
+    if exit == Exit::Accepted && !planned.problems.is_empty() {
+        say::aside(format!(
+            "{} tasks are invalid and were left out; `sandbox-bench dataset validate` tells why",
+            planned.problems.len()
+        ));
+        return Ok(Exit::Rejected);
+    }
+    Ok(exit)
 }
