@@ -1,9 +1,9 @@
-//! The runner: plan → trials → evidence. The binary `sandbox-bench` is [`cli`] and nothing else.
+//! The runner: plan → trials → evidence. The binary `sandbox-bench` is `cli` and nothing else.
 //!
-//! * [`plan`], [`planned`], [`environment`], [`ways`]: what is to be run, and how, decided before anything is spent;
-//! * [`warm`], [`dispatch`], [`trial`]: running it;
-//! * [`journal`], [`outputs`]: what is written down;
-//! * [`progress`]: what a person sees meanwhile.
+//! * `plan`, `planned`, `environment`, `ways`: what is to be run, and how, decided before anything is spent;
+//! * `warm`, `dispatch`, `trial`: running it;
+//! * `journal`, `outputs`: what is written down;
+//! * `progress`: what a person sees meanwhile.
 
 pub mod cli;
 mod config;

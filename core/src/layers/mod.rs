@@ -1,7 +1,7 @@
 //! Policy as layers: each wraps a whole backend, its sandboxes included, so that adapters stay free of policy.
 //!
 //! A layer is written once, as a function *around* an operation ([`Layer::around`]); [`Layered`] puts it around every
-//! operation of [`Backend`] and [`Sandbox`]. [`stack`] gives the order that the runner uses, from the outside in:
+//! operation of [`Backend`] and [`crate::Sandbox`]. [`stack`] gives the order that the runner uses, from the outside in:
 //! tracing, authorization, deadline, retry, rate limit, and innermost the place for fault injection.
 
 mod deadline;

@@ -33,7 +33,7 @@ pub struct Command {
     pub cwd: Option<String>,
     /// As whom.
     pub user: User,
-    /// Bytes for standard input follow with [`super::Running::send`]; otherwise it is `/dev/null`.
+    /// Bytes for standard input follow with `Running::send`; otherwise it is `/dev/null`.
     pub stdin: bool,
     /// After this time the process group gets SIGTERM, two seconds later the whole tree SIGKILL.
     pub timeout: Option<Duration>,

@@ -6,7 +6,7 @@
 //! * The **engine** keeps a state directory and starts one **helper** per sandbox: the same program again, with an
 //!   empty environment and one thread. The helper enters a user namespace whose id map the engine writes.
 //! * [`hakoniwa`] builds the other namespaces and the root; only `helper/container.rs` uses it.
-//! * The **agent** serves any number of parallel jobs over the helper's standard input and output ([`wire`]).
+//! * The **agent** serves any number of parallel jobs over the helper's standard input and output (`wire`).
 //! * When the caller dies, its end of the pipes closes and the whole tree ends; the state directory stays to be found
 //!   by [`Engine::list`] and removed by [`Engine::destroy`].
 //!
