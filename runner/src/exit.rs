@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Exit {
     /// Every trial was accepted, and everything is cleaned up.
     Accepted = 0,
-    /// Some trials were rejected by their verifier; nothing else went wrong.
+    /// Some trials were rejected by their verifier, or tasks of a data set are invalid; nothing else went wrong.
     Rejected = 1,
     /// The command line, a configuration file or a data set is wrong; nothing was run.
     Usage = 2,

@@ -32,10 +32,16 @@ pub fn request(context: &Context, trial: &Trial, artifact: Option<&str>) -> Sand
     let mut spec = SandboxSpec::new(trial.tag.clone(), source);
     spec.resources = task.resources.clone();
     spec.network = trial.network();
-    let longest = trial.backend.info().capabilities.max_lifetime_seconds.map_or(Duration::MAX, Duration::from_secs);
-    spec.lifetime = context.lifetime(task).min(longest);
+    spec.lifetime = allowed_lifetime(trial, context.lifetime(task));
     spec.environment_limit = task.environment.build_timeout;
     spec
+}
+
+/// The lifetime `wanted`, as far as the backend allows.
+#[must_use]
+pub fn allowed_lifetime(trial: &Trial, wanted: Duration) -> Duration {
+    let longest = trial.backend.info().capabilities.max_lifetime_seconds;
+    longest.map_or(wanted, |seconds| wanted.min(Duration::from_secs(seconds)))
 }
 
 /// Creates a sandbox.

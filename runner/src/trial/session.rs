@@ -120,7 +120,7 @@ pub async fn ensure_open(context: &Context, trial: &Trial, session: &mut Session
     let work = Work { context, trial, rec: &rec, calls: &calls, materials: &materials };
     let mut spec = open::request(context, trial, None);
     spec.tag = tag.clone();
-    spec.lifetime = spec.lifetime.max(SESSION_LIFETIME);
+    spec.lifetime = open::allowed_lifetime(trial, spec.lifetime.max(SESSION_LIFETIME));
     let Created { sandbox, facts } = open::open(context, &rec, &calls, &trial.backend, &spec).await?;
     match make_ready(&work, &sandbox).await {
         Ok(()) => {
