@@ -24,7 +24,11 @@ enum Vendor {
 fn main() -> anyhow::Result<()> {
     sandbox_bench_local::engine::helper_main_if_requested();
     let arguments = Arguments::parse();
-    tokio::runtime::Runtime::new()?.block_on(run(arguments.vendor))
+    let runtime = tokio::runtime::Runtime::new()?;
+    let result = runtime.block_on(run(arguments.vendor));
+    // Not dropped: a thread may be waiting for standard input that never ends.
+    runtime.shutdown_background();
+    result
 }
 
 async fn run(vendor: Vendor) -> anyhow::Result<()> {
