@@ -40,7 +40,11 @@ struct Reservation {
 
 impl Reservation {
     fn take(vercel: &Arc<Vercel>, name: &str) -> Result<Reservation> {
+        let most = vercel.config.limits.concurrent_sessions;
         let mut world = vercel.world();
+        if world.busy() >= most {
+            return Err(ApiError::rate_limited(format!("At most {most} sandboxes at one time."), 20));
+        }
         if world.sandboxes.contains_key(name) || !world.reserved.insert(name.to_owned()) {
             return Err(ApiError::conflict(format!("Sandbox `{name}` already exists.")));
         }
@@ -141,10 +145,6 @@ impl Vercel {
         self.vcpus.take(plan.vcpus)?;
         let vercel = Arc::clone(self);
         self.to_the_end(async move {
-            if vercel.world().busy() >= vercel.config.limits.concurrent_sessions {
-                let most = vercel.config.limits.concurrent_sessions;
-                return Err(ApiError::rate_limited(format!("At most {most} sandboxes at one time."), 20));
-            }
             let reservation = Reservation::take(&vercel, &plan.name)?;
             let (origin, fetch) = (plan.origin.clone(), plan.fetch.clone());
             let session = vercel.open(&plan, origin, fetch, &flags).await?;

@@ -4,3 +4,4 @@
 mod common;
 mod faults;
 mod machines;
+mod vercel;
