@@ -25,12 +25,13 @@
 mod auth;
 mod boot;
 mod commands;
-mod config;
+
 mod create;
 mod error;
 mod files;
 mod images;
 mod ndjson;
+mod options;
 mod page;
 mod policy;
 mod process;
@@ -59,12 +60,12 @@ use self::rates::Rate;
 use self::world::World;
 use crate::{Emulation, Listener, Server};
 
-pub use self::config::{Account, ImageState, Limits, VercelConfig};
+pub use self::options::{ImageState, Limits, VercelOptions};
 
 /// The emulated account.
 struct Vercel {
     emulation: Arc<Emulation>,
-    config: VercelConfig,
+    options: VercelOptions,
     world: Mutex<World>,
     /// One sandbox is resumed at a time, so that two requests do not start two machines for it.
     resuming: tokio::sync::Mutex<()>,
@@ -74,16 +75,16 @@ struct Vercel {
 }
 
 /// Serves the account on the listener's port, at `/api` and at the root.
-pub fn serve(listener: Listener, emulation: Arc<Emulation>, config: VercelConfig) -> Server {
+pub fn start(listener: Listener, emulation: Arc<Emulation>, options: VercelOptions) -> Server {
     let minute = Duration::from_secs(60);
     let vercel = Arc::new(Vercel {
         emulation: Arc::clone(&emulation),
         world: Mutex::default(),
         resuming: tokio::sync::Mutex::default(),
-        requests: Rate::new("requests", config.limits.requests_per_minute, minute),
-        deletions: Rate::new("deletions", config.limits.deletions_per_second, Duration::from_secs(1)),
-        vcpus: Rate::new("vCPU allocations", config.limits.vcpus_per_minute, minute),
-        config,
+        requests: Rate::new("requests", options.limits.requests_per_minute, minute),
+        deletions: Rate::new("deletions", options.limits.deletions_per_second, Duration::from_secs(1)),
+        vcpus: Rate::new("vCPU allocations", options.limits.vcpus_per_minute, minute),
+        options,
     });
     let router = Router::new().fallback(routes::answer).with_state(Arc::clone(&vercel));
     listener.serve(emulation, router, move || vercel.view())

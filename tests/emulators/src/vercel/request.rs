@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::config::Limits;
 use super::error::{ApiError, Result};
+use super::options::Limits;
 
 /// Megabytes of memory that come with each processor.
 pub(super) const MEMORY_PER_VCPU: u32 = 2048;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use reqwest::{Method, RequestBuilder, Response};
 use sandbox_bench_emulators::faults::{Effect, Rule};
-use sandbox_bench_emulators::vercel::{self, VercelConfig};
+use sandbox_bench_emulators::vercel::{self, VercelOptions};
 use sandbox_bench_emulators::{Emulation, Listener, Server};
 use serde_json::{Value, json};
 
@@ -20,26 +20,26 @@ struct Account {
     server: Server,
     emulation: Arc<Emulation>,
     http: reqwest::Client,
-    config: VercelConfig,
+    options: VercelOptions,
 }
 
 impl Account {
     async fn open() -> Account {
-        Account::with(VercelConfig::default()).await
+        Account::with(VercelOptions::default()).await
     }
 
-    async fn with(config: VercelConfig) -> Account {
+    async fn with(options: VercelOptions) -> Account {
         let listener = Listener::bind(0).await.unwrap();
         let emulation = emulation().await;
-        let server = vercel::serve(listener, Arc::clone(&emulation), config.clone());
-        Account { server, emulation, http: reqwest::Client::new(), config }
+        let server = vercel::start(listener, Arc::clone(&emulation), options.clone());
+        Account { server, emulation, http: reqwest::Client::new(), options }
     }
 
     /// A request with credentials and team.
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let joint = if path.contains('?') { '&' } else { '?' };
-        let url = format!("{}/api{path}{joint}teamId={}", self.server.base_url(), self.config.team_id);
-        let token = self.config.tokens.first().unwrap();
+        let url = format!("{}/api{path}{joint}teamId={}", self.server.base_url(), self.options.team_id);
+        let token = self.options.tokens.first().unwrap();
         self.http.request(method, url).bearer_auth(token).header("content-type", "application/json")
     }
 
@@ -63,11 +63,11 @@ impl Account {
     }
 
     fn body(&self, name: &str) -> Value {
-        json!({ "projectId": self.config.project_id, "name": name, "ports": [], "persistent": false })
+        json!({ "projectId": self.options.project_id, "name": name, "ports": [], "persistent": false })
     }
 
     async fn delete(&self, name: &str) -> (u16, Value) {
-        self.call(Method::DELETE, &format!("/v2/sandboxes/{name}?projectId={}", self.config.project_id), json!({}))
+        self.call(Method::DELETE, &format!("/v2/sandboxes/{name}?projectId={}", self.options.project_id), json!({}))
             .await
     }
 

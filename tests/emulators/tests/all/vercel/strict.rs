@@ -1,7 +1,7 @@
 //! What the vendor would refuse is refused in its words, and what no client of the documentation sends is recorded.
 
 use reqwest::Method;
-use sandbox_bench_emulators::vercel::{ImageState, Limits, VercelConfig};
+use sandbox_bench_emulators::vercel::{ImageState, Limits, VercelOptions};
 use serde_json::json;
 
 use super::{Account, action, answer, code};
@@ -38,7 +38,7 @@ async fn unknown_routes_fields_parameters_and_headers_are_violations() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_correct_client_can_meet_is_no_violation() {
     let images = [("task:1".to_owned(), ImageState::Ready), ("task:2".to_owned(), ImageState::Preparing)];
-    let account = Account::with(VercelConfig { images: images.into(), ..VercelConfig::default() }).await;
+    let account = Account::with(VercelOptions { images: images.into(), ..VercelOptions::default() }).await;
     let with = |field: &str, value: serde_json::Value| {
         let mut body = account.body("met");
         body[field] = value;
@@ -69,7 +69,7 @@ async fn what_a_correct_client_can_meet_is_no_violation() {
 #[tokio::test(flavor = "multi_thread")]
 async fn quotas_answer_429_with_the_time_to_wait() {
     let limits = Limits { concurrent_sessions: 1, vcpus_per_minute: 4, ..Limits::default() };
-    let account = Account::with(VercelConfig { limits, ..VercelConfig::default() }).await;
+    let account = Account::with(VercelOptions { limits, ..VercelOptions::default() }).await;
     account.create("one").await;
     let second = account.request(Method::POST, "/v3/sandboxes").body(account.body("two").to_string());
     let refused = second.send().await.unwrap();
