@@ -1,26 +1,8 @@
 //! Vercel Sandbox, as of November 2026: `POST /v3/sandboxes` and the v2 routes, below `/api` or without it.
 //!
 //! A **sandbox** is a durable name; a **session** is one virtual machine's life in it, here a machine of the local engine.
-//! What the emulator does is in `tests/emulators/README.md`, with what it cannot do.
-//!
-//! # Flags
-//! Beside the faults of the wire, a script can ask for these (see [`crate::faults`]):
-//!
-//! | flag | on | what happens |
-//! |---|---|---|
-//! | `pending` | create, fork, resume | the session is `pending` for so many milliseconds (value) |
-//! | `image-not-ready` | create | `image_not_ready`, whatever the registry says |
-//! | `stop-lags` | stop | the answer says `stopping`, the machine ends later |
-//! | `stop-unmeasured` | stop | the answer has no counters |
-//! | `delete-ignored` | deleting a sandbox or snapshot | answers as if deleted; nothing is |
-//! | `snapshot-failed` | snapshot | its status is `failed` |
-//! | `kill-ignored` | kill | answers as if killed |
-//! | `stale-list` | listing sandboxes | those younger than so many milliseconds (value) are missing |
-//! | `stream-error` | exec, logs | after so many pieces of output (value), `sandbox_stream_closed` in the stream |
-//! | `early-end` | exec | the stream ends well-formed before the command's end |
-//! | `unknown-stream`, `extra-keys`, `no-final-newline`, `charset` | exec, logs | the stream differs in this |
-//! | `read-json` | fs/read | 200 with JSON in place of the file |
-//! | `unknown-status`, `null-started-at`, `echo-policy`, `no-routes` | any with a session | the answer is wrong in this |
+//! What it cannot do as the vendor does, what it had to decide, and its flags for fault scripts are listed in the crate's
+//! README.
 
 mod auth;
 mod boot;

@@ -1,6 +1,9 @@
 //! What the vendor would refuse is refused in its words, and what no client of the documentation sends is recorded.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Method;
+use sandbox_bench_emulators::faults::Effect;
 use sandbox_bench_emulators::vercel::{ImageState, Limits, VercelOptions};
 use serde_json::json;
 
@@ -81,5 +84,40 @@ async fn quotas_answer_429_with_the_time_to_wait() {
     assert_eq!(refused.status(), 429, "four processors a minute have been handed out");
     let wait: u64 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=60).contains(&wait));
+    account.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_oidc_token_says_the_project() {
+    let mut account = Account::open().await;
+    let claims = json!({ "owner_id": "team_emulator", "project_id": "prj_emulator", "exp": u32::MAX });
+    account.options.tokens = vec![format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))];
+    let (status, made) = account.post("/v3/sandboxes", json!({ "name": "claimed" })).await;
+    assert_eq!((status, &made["sandbox"]["persistent"]), (200, &json!(true)));
+    assert_eq!(account.get("/v2/sandboxes").await.1["sandboxes"][0]["name"], "claimed");
+    account.options.tokens = vec!["another".to_owned()];
+    assert_eq!(account.get("/v2/sandboxes").await.0, 401);
+    account.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_of_answers_reach_the_client() {
+    let account = Account::open().await;
+    let session = account.create("wrong").await;
+    let path = format!("/v2/sandboxes/sessions/{session}");
+    for (flag, pointer, value) in [
+        ("unknown-status", "/session/status", json!("hibernating")),
+        ("null-started-at", "/session/startedAt", json!(null)),
+        ("echo-policy", "/session/networkPolicy/mode", json!("default-allow")),
+    ] {
+        account.emulation.faults.set(Default::default()).unwrap();
+        account.script(Method::GET, "/api/**", Effect::flag(flag));
+        assert_eq!(account.get(&path).await.1.pointer(pointer), Some(&value), "{flag}");
+    }
+    account.script(Method::POST, "/api/**/snapshot", Effect::flag("snapshot-failed"));
+    let (_, taken) = account.post(&action(&session, "snapshot"), json!({})).await;
+    assert_eq!(taken["snapshot"]["status"], "failed");
+    account.script(Method::POST, "/api/v3/sandboxes", Effect::flag("image-not-ready"));
+    assert_eq!(code(&account.post("/v3/sandboxes", account.body("late")).await.1), "image_not_ready");
     account.close().await;
 }
