@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Extension, Path, State};
 use axum::http::StatusCode;
-use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::StreamExt;
@@ -53,13 +53,7 @@ pub(super) fn router(daytona: &Arc<Daytona>) -> Router {
         .method_not_allowed_fallback(no_route)
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(daytona), render))
-        .layer(from_fn(no_store))
         .with_state(Arc::clone(daytona))
-}
-
-/// Every answer says that it must not be kept.
-async fn no_store(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
-    ([(axum::http::header::CACHE_CONTROL, "no-store")], next.run(request).await).into_response()
 }
 
 async fn create(

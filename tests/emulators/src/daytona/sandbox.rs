@@ -45,18 +45,12 @@ impl Sandbox {
     }
 
     /// Only [`super::state::Daytona::change`] calls this, which also tells the list.
-    pub(super) fn modify<T>(&self, change: impl FnOnce(&mut Record) -> T) -> T {
-        let mut result = None;
-        self.record.send_modify(|record| result = Some(change(record)));
+    pub(super) fn modify(&self, change: impl FnOnce(&mut Record)) {
+        self.record.send_modify(change);
         let state = self.record.borrow().state;
         let mut live = self.live();
         let stopped = matches!(state, State::Stopped | State::Archived);
         live.stopped = if stopped { live.stopped.or_else(|| Some(Instant::now())) } else { None };
-        drop(live);
-        match result {
-            Some(result) => result,
-            None => unreachable!("send_modify calls its function"),
-        }
     }
 
     /// Waits until nothing is going on, at most so long.
