@@ -1,9 +1,10 @@
 //! What a sandbox is to the engine: the container's configuration, from a request.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use bollard::models::{ContainerCreateBody, HealthConfig, HostConfig};
 use sandbox_bench_core::{Error, NetworkPolicy, Resources, Result, SandboxSpec};
+use sandbox_bench_kit::guest::check_variables;
 
 use crate::config::DockerConfig;
 use crate::labels;
@@ -39,19 +40,6 @@ pub(crate) fn body(spec: &SandboxSpec, image: &str, config: &DockerConfig) -> Re
         }),
         ..ContainerCreateBody::default()
     })
-}
-
-/// Checks that these can be environment variables.
-///
-/// # Errors
-/// `InvalidRequest`, naming the variable.
-pub(crate) fn check_variables(variables: &BTreeMap<String, String>) -> Result<()> {
-    let odd =
-        |(name, value): &(&String, &String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
-    match variables.iter().find(odd) {
-        Some((name, _)) => Err(Error::invalid(format!("{name:?} cannot be an environment variable"))),
-        None => Ok(()),
-    }
 }
 
 fn network(policy: &NetworkPolicy, config: &DockerConfig) -> Result<String> {

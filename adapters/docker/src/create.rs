@@ -8,8 +8,9 @@ use bollard::query_parameters::{CreateContainerOptionsBuilder, RemoveContainerOp
 use sandbox_bench_core::{
     CacheUse, Call, CreateFacts, Destruction, Error, ErrorKind, OutputSink, Result, SandboxSpec, Source,
 };
+use sandbox_bench_kit::wait::uncancelled;
 
-use crate::client::{Engine, raw_request, request, short, uncancelled};
+use crate::client::{Engine, raw_request, request, short};
 use crate::config::PullPolicy;
 use crate::image::{self, Images, Provided};
 use crate::{artifact, container, error, observe};
