@@ -45,9 +45,8 @@ async fn rude(answer: &'static [u8]) -> Service {
 
 #[tokio::test]
 async fn a_request_goes_below_the_base_with_its_credentials() {
-    let echo = |uri: Uri, headers: HeaderMap| async move {
-        format!("\"{uri} {}\"", headers[AUTHORIZATION].to_str().unwrap())
-    };
+    let echo =
+        |uri: Uri, headers: HeaderMap| async move { format!("\"{uri} {}\"", headers[AUTHORIZATION].to_str().unwrap()) };
     let service = service(Router::new().fallback(any(echo))).await;
     let request = service.request(Method::GET, &["sandbox", "a/../b c?d"]).query(&[("q", "1")]);
     let answer = send(&call(), "x", Effect::Idempotent, request).await.unwrap();
@@ -115,7 +114,9 @@ async fn lines_arrive_one_by_one_and_a_cut_is_seen() {
         let service = rude(answer).await;
         let answer = send(&call(), "x", Effect::Idempotent, service.request(Method::GET, &[])).await.unwrap();
         let all: Vec<_> = lines(answer, "x".into(), limit).collect().await;
-        all.into_iter().map(|line| line.ok().map(|line| String::from_utf8_lossy(&line).into_owned())).collect::<Vec<_>>()
+        all.into_iter()
+            .map(|line| line.ok().map(|line| String::from_utf8_lossy(&line).into_owned()))
+            .collect::<Vec<_>>()
     };
     let line = |text: &str| Some(text.to_owned());
     assert_eq!(
@@ -128,7 +129,9 @@ async fn lines_arrive_one_by_one_and_a_cut_is_seen() {
 
 #[test]
 fn addresses_that_would_leak_or_mislead_are_refused() {
-    for bad in ["", "example.com", "ftp://example.com", "https://user:s3cret@example.com", "https://e.com/?token=s3cret"] {
+    for bad in
+        ["", "example.com", "ftp://example.com", "https://user:s3cret@example.com", "https://e.com/?token=s3cret"]
+    {
         let error = Service::new(bad, HeaderMap::new()).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::InvalidRequest, "{bad}");
         assert!(!error.to_string().contains("s3cret"), "{error}");

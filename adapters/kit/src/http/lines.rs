@@ -14,7 +14,11 @@ pub fn lines(answer: Response, what: String, limit: usize) -> impl Stream<Item =
     stream::try_unfold(state, move |(mut answer, mut held, mut over, what)| async move {
         let mut searched = 0;
         loop {
-            if let Some(at) = held.iter().skip(searched).position(|b| *b == b'\n').map(|n| n + searched) {
+            let end = held.iter().skip(searched).position(|b| *b == b'\n').map(|n| n + searched);
+            if end.unwrap_or(held.len()) > limit {
+                return Err(Error::new(ErrorKind::Failed, format!("{what}: a line is longer than {limit} bytes")));
+            }
+            if let Some(at) = end {
                 let mut line = held.split_to(at);
                 held.advance(1);
                 if line.last() == Some(&b'\r') {
@@ -23,9 +27,6 @@ pub fn lines(answer: Response, what: String, limit: usize) -> impl Stream<Item =
                 return Ok(Some((line.freeze(), (answer, held, over, what))));
             }
             searched = held.len();
-            if held.len() > limit {
-                return Err(Error::new(ErrorKind::Failed, format!("{what}: a line is longer than {limit} bytes")));
-            }
             if over {
                 let rest = held.split().freeze();
                 return Ok((!rest.is_empty()).then_some((rest, (answer, held, over, what))));
