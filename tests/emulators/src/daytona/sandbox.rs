@@ -61,6 +61,12 @@ impl Sandbox {
         self.record.borrow().state
     }
 
+    /// Waits until it goes down.
+    pub(super) async fn down(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.record.subscribe().wait_for(|record| record.state.down()).await.map(drop);
+    }
+
     pub(super) fn machine(&self) -> Option<Arc<Machine>> {
         self.live().machine.clone()
     }

@@ -74,6 +74,8 @@ async fn stream(
     loop {
         sandbox.touch();
         let part = tokio::select! {
+            // The proxy loses its connection, and the client with it.
+            () = sandbox.down() => return,
             part = tokio::time::timeout(silence, next(&command, sent)) => part,
             message = socket.recv() => match message {
                 // Pings are answered by the library.

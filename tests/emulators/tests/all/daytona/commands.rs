@@ -130,6 +130,30 @@ async fn deleting_a_session_kills_everything_that_it_started() {
 }
 
 #[tokio::test]
+async fn calls_end_when_the_sandbox_goes_down_under_them() {
+    let daytona = Daytona::new().await;
+    let id = daytona.sandbox(json!({})).await;
+    let session = session(&daytona, &id, "s").await;
+    let execute = format!("/toolbox/{id}/process/execute");
+    let exec = format!("{}/exec", session.path);
+    let one_shot = daytona.call("POST", &execute, json!({"command": "sleep 3000", "timeout": 3000}));
+    let in_session = daytona.call("POST", &exec, json!({"command": "sleep 3000"}));
+    let stop = async {
+        while daytona.execute(&id, "pgrep -cx sleep || true").await["result"] != "2\n" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        daytona.ok("POST", &format!("/api/sandbox/{id}/stop"), Value::Null).await;
+    };
+    let (one_shot, in_session, ()) = tokio::join!(one_shot, in_session, stop);
+    assert_eq!((one_shot.0.as_u16(), in_session.0.as_u16()), (502, 502));
+    daytona.until(&id, "stopped").await;
+    daytona.ok("POST", &format!("/api/sandbox/{id}/start"), Value::Null).await;
+    assert_eq!(daytona.execute(&id, "pgrep -cx sleep || true").await["result"], "0\n");
+    assert_eq!(daytona.refused("GET", &session.path, Value::Null).await.0, 404, "sessions end with the boot");
+    daytona.close().await;
+}
+
+#[tokio::test]
 async fn answers_depend_on_the_version_header() {
     let daytona = Daytona::new().await;
     let id = daytona.sandbox(json!({})).await;
