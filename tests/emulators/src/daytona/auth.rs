@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::failure::Failure;
 use super::options::Permission;
 use super::rates::Counter;
+use super::record::State as SandboxState;
 use super::state::Daytona;
 
 /// Names the organization; needed with a JWT.
@@ -30,14 +31,19 @@ pub(super) async fn api(State(daytona): State<Arc<Daytona>>, request: Request, n
     response
 }
 
-/// Checks credentials of a call to the toolbox proxy.
+/// Checks credentials of a call to the toolbox proxy, and ends it when the sandbox goes down under it.
 pub(super) async fn toolbox(State(daytona): State<Arc<Daytona>>, request: Request, next: Next) -> Response {
-    match identify(&daytona, request.headers()) {
-        Ok(_) => next.run(request).await,
-        Err(why) => {
-            let failure =
-                Failure::proxy(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", format!("authentication failed: {why}"));
-            failure.into_response()
+    if let Err(why) = identify(&daytona, request.headers()) {
+        let message = format!("authentication failed: {why}");
+        return Failure::proxy(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message).into_response();
+    }
+    let id = request.uri().path().split('/').nth(2).unwrap_or_default();
+    let sandbox = daytona.sandbox_by_id(id).filter(|sandbox| sandbox.record().state == SandboxState::Started);
+    let Some(sandbox) = sandbox else { return next.run(request).await };
+    tokio::select! {
+        response = next.run(request) => response,
+        () = sandbox.down() => {
+            Failure::proxy(StatusCode::BAD_GATEWAY, "BAD_GATEWAY", "proxy error: connection refused").into_response()
         }
     }
 }

@@ -63,6 +63,8 @@ async fn boot(daytona: &Daytona, sandbox: &Sandbox, source: Source) -> Result<()
         Limits { memory: Some(record.size.memory << 30), cpus: Some(record.size.cpu as f64), ..Limits::default() };
     let spec = MachineSpec { source, env, limits, offline: record.network_block_all };
     let machine = daytona.emulation.machines.create(spec).await?;
+    // The daemon runs as the image's user, so its file endpoints do too.
+    machine.set_tool_user(machine.facts().user);
     sandbox.set_machine(Some(Arc::new(machine)));
     Ok(())
 }

@@ -43,6 +43,12 @@ impl State {
         matches!(self, Started | Stopped | Archived | Error | BuildFailed | Destroyed)
     }
 
+    /// Processes in it are gone, or soon will be.
+    pub(super) fn down(self) -> bool {
+        use State::{Archived, Archiving, BuildFailed, Destroyed, Destroying, Error, Stopped, Stopping};
+        matches!(self, Archived | Archiving | BuildFailed | Destroyed | Destroying | Error | Stopped | Stopping)
+    }
+
     /// It counts against the quota of CPU and memory.
     pub(super) fn computes(self) -> bool {
         use State::{Archived, Archiving, BuildFailed, Destroyed, Error, Stopped};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Extension, Path, State};
 use axum::http::StatusCode;
-use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::StreamExt;
@@ -53,13 +53,7 @@ pub(super) fn router(daytona: &Arc<Daytona>) -> Router {
         .method_not_allowed_fallback(no_route)
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(daytona), render))
-        .layer(from_fn(no_store))
         .with_state(Arc::clone(daytona))
-}
-
-/// Every answer says that it must not be kept.
-async fn no_store(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
-    ([(axum::http::header::CACHE_CONTROL, "no-store")], next.run(request).await).into_response()
 }
 
 async fn create(
@@ -96,6 +90,7 @@ async fn create(
     Ok(Json(answer))
 }
 
+/// There are neither volumes, secrets nor GPUs here, so asking for one is asking for one that does not exist.
 fn check(body: &CreateSandbox, target: &str) -> Answer<()> {
     let sized = body.cpu.or(body.memory).or(body.disk).or(body.gpu).is_some();
     let lists = body.network_allow_list.as_deref().unwrap_or_default();
@@ -109,6 +104,12 @@ fn check(body: &CreateSandbox, target: &str) -> Answer<()> {
         Err(Failure::bad("networkAllowList must hold CIDR blocks with a prefix length").violation())
     } else if lists.split(',').count() > 10 {
         Err(Failure::bad("networkAllowList cannot hold more than 10 CIDR blocks").violation())
+    } else if let Some(volume) = body.volumes.iter().flatten().next() {
+        Err(Failure::bad(format!("Volume {} not found", volume.volume_id)))
+    } else if body.secrets.iter().flatten().any(|secret| !secret.is_empty()) {
+        Err(Failure::bad("Secret not found"))
+    } else if body.auto_pause_interval.is_some_and(|minutes| minutes > 0) {
+        Err(Failure::bad("Auto-pause is not supported for container sandboxes"))
     } else if body.gpu.is_some_and(|count| count > 0) {
         Err(Failure::bad("Total GPU limit exceeded. Maximum allowed: 0."))
     } else if !REGIONS.contains(&target) {

@@ -45,18 +45,12 @@ impl Sandbox {
     }
 
     /// Only [`super::state::Daytona::change`] calls this, which also tells the list.
-    pub(super) fn modify<T>(&self, change: impl FnOnce(&mut Record) -> T) -> T {
-        let mut result = None;
-        self.record.send_modify(|record| result = Some(change(record)));
+    pub(super) fn modify(&self, change: impl FnOnce(&mut Record)) {
+        self.record.send_modify(change);
         let state = self.record.borrow().state;
         let mut live = self.live();
         let stopped = matches!(state, State::Stopped | State::Archived);
         live.stopped = if stopped { live.stopped.or_else(|| Some(Instant::now())) } else { None };
-        drop(live);
-        match result {
-            Some(result) => result,
-            None => unreachable!("send_modify calls its function"),
-        }
     }
 
     /// Waits until nothing is going on, at most so long.
@@ -65,6 +59,12 @@ impl Sandbox {
         let settled = record.wait_for(|record| record.state.settled());
         let _ = tokio::time::timeout(limit, settled).await.map(drop);
         self.record.borrow().state
+    }
+
+    /// Waits until it goes down.
+    pub(super) async fn down(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.record.subscribe().wait_for(|record| record.state.down()).await.map(drop);
     }
 
     pub(super) fn machine(&self) -> Option<Arc<Machine>> {

@@ -85,28 +85,25 @@ impl Daytona {
     }
 
     /// Changes what the API says about a sandbox.
-    pub(super) fn change<T>(&self, sandbox: &Sandbox, change: impl FnOnce(&mut Record) -> T) -> T {
-        let result = sandbox.modify(|record| {
+    pub(super) fn change(&self, sandbox: &Sandbox, change: impl FnOnce(&mut Record)) {
+        sandbox.modify(|record| {
             record.updated_at = Timestamp::now();
-            change(record)
+            change(record);
         });
         self.index.push(sandbox.record());
-        result
     }
 
     /// Begins a transition, if the sandbox is in one of the states `from`.
     pub(super) fn begin(&self, sandbox: &Sandbox, from: &[State], to: State, otherwise: &str) -> Answer<State> {
+        let mut begun = Err(Failure::api(StatusCode::CONFLICT, "Sandbox state change in progress"));
         self.change(sandbox, |record| {
-            let state = record.state;
-            if !state.settled() {
-                Err(Failure::api(StatusCode::CONFLICT, "Sandbox state change in progress"))
-            } else if !from.contains(&state) {
-                Err(Failure::bad(otherwise))
-            } else {
-                record.state = to;
-                Ok(state)
+            if from.contains(&record.state) {
+                begun = Ok(std::mem::replace(&mut record.state, to));
+            } else if record.state.settled() {
+                begun = Err(Failure::bad(otherwise));
             }
-        })
+        });
+        begun
     }
 
     /// The object of answers.

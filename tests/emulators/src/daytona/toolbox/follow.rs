@@ -55,7 +55,11 @@ pub(super) fn serve(
 ) -> Response {
     let silence = daytona.options.log_silence;
     let limit = flags.value("truncated-output").and_then(|length| usize::try_from(length).ok());
-    upgrade.on_upgrade(move |socket| stream(socket, sandbox, command, silence, limit))
+    let closing = daytona.emulation.tasks.closing();
+    upgrade.on_upgrade(move |socket| async move {
+        let streaming = stream(socket, sandbox, command, silence, limit);
+        closing.run_until_cancelled(streaming).await;
+    })
 }
 
 /// Sends what comes until the command has ended and a while has passed in silence.
@@ -70,6 +74,8 @@ async fn stream(
     loop {
         sandbox.touch();
         let part = tokio::select! {
+            // The proxy loses its connection, and the client with it.
+            () = sandbox.down() => return,
             part = tokio::time::timeout(silence, next(&command, sent)) => part,
             message = socket.recv() => match message {
                 // Pings are answered by the library.

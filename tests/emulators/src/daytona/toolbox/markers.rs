@@ -23,9 +23,10 @@ impl Marker {
     /// The lines that are complete now.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut lines = Vec::new();
-        for &byte in bytes.iter().filter(|byte| **byte != 0) {
-            self.line.push(byte);
-            if byte == b'\n' {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                self.line.retain(|byte| *byte != 0);
                 lines.extend(self.marker);
                 lines.append(&mut self.line);
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
@@ -50,6 +51,7 @@ fn rows() -> u16 {
 }
 
 async fn create_connect(
+    State(daytona): State<Arc<Daytona>>,
     toolbox: Toolbox,
     StrictQuery(query): StrictQuery<Query>,
     headers: HeaderMap,
@@ -73,7 +75,10 @@ async fn create_connect(
     command.env.extend(envs);
     command.env.entry("TERM".into()).or_insert_with(|| "xterm-256color".into());
     let running = toolbox.machine.start(command)?;
-    Ok(upgrade.protocols([EXIT_CONTROL]).on_upgrade(|socket| terminal(socket, running)))
+    let closing = daytona.emulation.tasks.closing();
+    Ok(upgrade.protocols([EXIT_CONTROL]).on_upgrade(move |socket| async move {
+        closing.run_until_cancelled(terminal(socket, running)).await;
+    }))
 }
 
 async fn terminal(mut socket: WebSocket, mut running: Running) {
