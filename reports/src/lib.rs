@@ -5,6 +5,7 @@
 //! * [`summary`] condenses the attempts into counts and percentiles.
 //! * [`derived`] rebuilds every file of a run directory that follows from its journal.
 //! * [`render`] shows a summary to a person.
+//! * [`stats`] holds the statistics, each by a named method.
 //! * [`schema`] holds the JSON Schemas of all evidence files.
 
 pub mod cleanup;
@@ -14,6 +15,7 @@ pub mod files;
 pub mod percentile;
 pub mod render;
 pub mod schema;
+pub mod stats;
 pub mod summary;
 
 #[cfg(test)]
