@@ -2,6 +2,7 @@
 //!
 //! * [`evidence`] reads a run directory back, whatever happened to the run.
 //! * [`cleanup`] accounts for everything that the run created.
+//! * [`cost`] prices the sandboxes, from a dated rate card where the backend does not say.
 //! * [`summary`] condenses the attempts into counts and percentiles.
 //! * [`derived`] rebuilds every file of a run directory that follows from its journal.
 //! * [`render`] shows a summary to a person.
@@ -9,6 +10,7 @@
 //! * [`schema`] holds the JSON Schemas of all evidence files.
 
 pub mod cleanup;
+pub mod cost;
 pub mod derived;
 pub mod evidence;
 pub mod files;

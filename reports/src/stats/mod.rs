@@ -21,6 +21,7 @@ mod rank_test;
 mod ranking;
 mod sample;
 mod survival;
+mod units;
 mod variance;
 
 #[cfg(test)]
@@ -35,4 +36,5 @@ pub use rank_test::{RankTest, holm, mann_whitney};
 pub use ranking::{MIN_REPLICATES, Place, TooFew, enough, rank};
 pub use sample::{Sample, Time};
 pub use survival::{KaplanMeier, Step};
+pub use units::{Unit, Units};
 pub use variance::Components;
