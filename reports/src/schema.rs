@@ -4,6 +4,7 @@ use sandbox_bench_core::evidence::{Attempt, JournalLine, Manifest};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use crate::cleanup::CleanupReport;
+use crate::compare::Comparison;
 use crate::derived::TrialRow;
 use crate::summary::Summary;
 
@@ -15,6 +16,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("journal-line", schema::<JournalLine>()),
         ("attempt", schema::<Attempt>()),
         ("trial", schema::<TrialRow>()),
+        ("comparison", schema::<Comparison>()),
         ("cleanup", schema::<CleanupReport>()),
         ("summary", schema::<Summary>()),
     ]

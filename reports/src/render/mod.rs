@@ -1,6 +1,7 @@
 //! A summary as a person reads it: one aligned table, then what the figures alone do not tell. It claims nothing that the
 //! summary does not hold, and ranks nothing.
 
+mod compare;
 mod duration;
 mod money;
 mod notes;
@@ -16,6 +17,7 @@ use crate::percentile::Durations;
 use crate::stats::Interval;
 use crate::summary::{Cell, Summary};
 
+pub use compare::comparison;
 pub use duration::duration;
 pub use money::{cost, usd};
 

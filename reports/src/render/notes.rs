@@ -42,17 +42,20 @@ fn reading(cells: &[Cell]) -> Option<String> {
 }
 
 /// The intervals of the total times, where there are enough values.
-fn medians(cells: &[Cell]) -> Option<String> {
-    let known = cells.iter().filter_map(|cell| Some((cell, cell.total_p50.as_ref()?)));
-    let each: Vec<String> = known
-        .map(|(cell, median)| {
-            let end = |end: Option<f64>| end.map_or_else(|| "∞".to_owned(), |us| duration(us.round() as u64));
-            let (low, high) = (end(median.interval.low), end(median.interval.high));
-            let drawn = if median.resampled == Unit::Tasks { "tasks" } else { "trials" };
-            format!("{} {low} – {high} ({drawn} resampled)", name(cell))
-        })
-        .collect();
-    (!each.is_empty()).then(|| format!("95 % interval of the total p50: {}", each.join(", ")))
+fn medians(cells: &[Cell]) -> Vec<String> {
+    let of = |unit: Unit| {
+        let known = cells.iter().filter_map(|cell| Some((cell, cell.total_p50.as_ref()?)));
+        let each: Vec<String> = known
+            .filter(|(_, median)| median.resampled == unit)
+            .map(|(cell, median)| {
+                let end = |end: Option<f64>| end.map_or_else(|| "∞".to_owned(), |us| duration(us.round() as u64));
+                format!("{} {} – {}", name(cell), end(median.interval.low), end(median.interval.high))
+            })
+            .collect();
+        let drawn = if unit == Unit::Tasks { "tasks" } else { "trials of each task" };
+        (!each.is_empty()).then(|| format!("95 % interval of the total p50, {drawn} resampled: {}", each.join(", ")))
+    };
+    [Unit::Tasks, Unit::Trials].into_iter().filter_map(of).collect()
 }
 
 /// The level at which two neighbours are told apart.

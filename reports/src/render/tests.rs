@@ -40,8 +40,9 @@ fn a_run_at_a_vendor_has_costs_and_six_replicates_have_an_order() {
         (0..3u64).flat_map(move |task| (1..=6).map(move |replicate| (task, replicate))).map(move |(task, replicate)| {
             let mut attempt = attempt(backend, Condition::Cold, task);
             attempt.total_us += slower + 1000 * u64::from(replicate);
-            (attempt.trial.replicate, attempt.tag) =
-                (replicate, samples::tag(&format!("{backend}-{task}-{replicate}")));
+            let unit = format!("{backend}-{task}-{replicate}");
+            (attempt.trial.replicate, attempt.tag) = (replicate, samples::tag(&unit));
+            attempt.sandbox = Some(samples::sandbox(backend, &unit));
             attempt
         })
     };

@@ -26,13 +26,23 @@ pub struct Bootstrap {
 }
 
 impl Default for Bootstrap {
-    /// 4000 resamples, coverage 0.95, seed 1.
+    /// 2000 resamples, coverage 0.95, seed 1.
     fn default() -> Self {
-        Self { resamples: 4000, confidence: 0.95, seed: 1 }
+        Self { resamples: 2000, confidence: 0.95, seed: 1 }
     }
 }
 
+/// What one interval may cost: so many values looked at.
+const AFFORDABLE: usize = 100_000_000;
+
 impl Bootstrap {
+    /// The default, with fewer resamples (at least 200) where each has to look at very many values.
+    #[must_use]
+    pub fn of(values: usize) -> Self {
+        let affordable = u32::try_from(AFFORDABLE / values.max(1)).unwrap_or(u32::MAX);
+        Self { resamples: affordable.clamp(200, Self::default().resamples), ..Self::default() }
+    }
+
     /// The interval of a figure, and the figure itself.
     ///
     /// `strata` holds the number of units of each stratum; the units are numbered through, stratum by stratum.

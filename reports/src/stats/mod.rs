@@ -8,7 +8,7 @@
 //! * [`rank`], which refuses below [`MIN_REPLICATES`].
 //!
 //! Two rules hold everywhere. Nothing is trimmed. A censored value says "at least this long": it is never dropped and
-//! never taken for the time itself. Values of distributions come from `statrs`; everything is checked against SciPy
+//! never taken for the time itself. What failed is [`Time::never`], so that failing fast is not being fast. Values of distributions come from `statrs`; everything is checked against SciPy
 //! (`reports/tests/scipy`).
 
 mod bootstrap;

@@ -9,7 +9,7 @@ pub const MIN_REPLICATES: u64 = 6;
 
 /// There are too few trials to claim an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{replicates} per task, {MIN_REPLICATES} are needed to rank")]
+#[error("a task has {replicates} of the {MIN_REPLICATES} trials that this needs")]
 pub struct TooFew {
     /// The fewest trials that a task has on a side; 0 also if there is no common task.
     pub replicates: u64,

@@ -22,6 +22,12 @@ impl Time {
         Self { value, censored: true }
     }
 
+    /// What failed and so never ends: unlike what was given up on, it is known to outlast everything.
+    #[must_use]
+    pub fn never() -> Self {
+        Self::at_least(f64::INFINITY)
+    }
+
     /// The value for rank tests: what did not end ranks behind everything that did.
     #[must_use]
     pub fn rank_value(self) -> f64 {

@@ -172,7 +172,7 @@ fn cell(tasks: usize, replicates: usize, base: f64) -> BTreeMap<usize, Vec<Time>
 fn no_order_is_claimed_below_six_replicates() {
     let refused = rank(&[cell(9, 5, 0.0), cell(9, 6, 50.0)]).unwrap_err();
     assert_eq!(refused, TooFew { replicates: 5 });
-    assert_eq!(refused.to_string(), "5 per task, 6 are needed to rank");
+    assert_eq!(refused.to_string(), "a task has 5 of the 6 trials that this needs");
     assert_eq!(rank(&[cell(1, 9, 0.0), BTreeMap::new()]).unwrap_err(), TooFew { replicates: 0 });
 
     let places = rank(&[cell(3, 6, 50.0), cell(3, 6, 0.0), cell(3, 6, 0.0)]).unwrap();

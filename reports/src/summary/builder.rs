@@ -149,7 +149,6 @@ impl SummaryBuilder {
             () => Outcome::Accepted,
         };
         let ranking = times::ranking(&self.cells);
-        let RateCard { name, date, digest, .. } = self.rates;
         Summary {
             schema_version: SCHEMA_VERSION.to_owned(),
             run: self.manifest.run,
@@ -160,7 +159,7 @@ impl SummaryBuilder {
             finished: self.finished,
             totals,
             cleanup,
-            rates: RatesUsed { name, date, digest },
+            rates: RatesUsed::of(&self.rates),
             ranking,
             cells: self.cells.into_iter().map(|cell| cell.finish(planned)).collect(),
             unknown_events: self.unknown_events,
@@ -258,7 +257,7 @@ impl CellBuilder {
             }
             End::Rejected => self.to_verdict.add(task, Time::seen(total)),
             End::Failed(FailureClass::Unavailable) => {}
-            End::Failed(_) => self.to_verdict.add(task, Time::at_least(total)),
+            End::Failed(_) => self.to_verdict.add(task, times::unfinished(attempt, attempt.total_us)),
         }
         match end {
             End::Accepted => self.accepted.push(attempt.total_us),

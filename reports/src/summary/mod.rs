@@ -25,11 +25,12 @@ use sandbox_bench_core::{Condition, Digest, Phase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cost::CellCost;
+use crate::cost::{CellCost, RateCard};
 use crate::percentile::Durations;
 use crate::stats::{Bootstrap, Interval, Unit};
 
 pub use builder::SummaryBuilder;
+pub(crate) use times::unfinished;
 
 /// A run in figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -124,6 +125,14 @@ pub struct RatesUsed {
     pub digest: Digest,
 }
 
+impl RatesUsed {
+    /// This one.
+    #[must_use]
+    pub fn of(card: &RateCard) -> Self {
+        Self { name: card.name.clone(), date: card.date.clone(), digest: card.digest.clone() }
+    }
+}
+
 /// A median in microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Median {
@@ -137,8 +146,8 @@ pub struct Median {
     pub bootstrap: Bootstrap,
 }
 
-/// The cells by their median time to a verdict, on the tasks that all of them tried. Attempts without a verdict count as
-/// "at least this long" (Kaplan-Meier), and rank behind those with one.
+/// The cells by their median time to a verdict, on the tasks that all of them tried. Attempts without a verdict
+/// outlast those with one; a timeout counts as "at least this long" (Kaplan-Meier).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum Ranking {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use sandbox_bench_core::FailureClass;
+use sandbox_bench_core::evidence::Attempt;
+
 use super::builder::CellBuilder;
 use super::{Median, RankedCell, Ranking};
 use crate::stats::{Bootstrap, Sample, Time, Units, rank};
-
-/// What the resampling of one cell may cost: so many times looked at.
-const AFFORDABLE: usize = 100_000_000;
 
 /// Times in microseconds by the hash of their task.
 #[derive(Debug, Default)]
@@ -28,10 +28,18 @@ impl TaskTimes {
             times.clone().into_iter().enumerate().map(move |(trial, time)| (time, units.number(0, task, trial)))
         };
         let sample = Sample::new(self.0.values().enumerate().flat_map(of_task));
-        let affordable = u32::try_from(AFFORDABLE / n).unwrap_or(u32::MAX);
-        let bootstrap = Bootstrap { resamples: affordable.clamp(200, 2000), ..Bootstrap::default() };
+        let bootstrap = Bootstrap::of(n);
         let (p50_us, interval) = bootstrap.interval(&units.strata, |weights| sample.quantile(0.5, weights, false))?;
         Some(Median { p50_us, interval, resampled: units.unit, bootstrap })
+    }
+}
+
+/// The time of something that did not end well after `us` microseconds.
+pub(crate) fn unfinished(attempt: &Attempt, us: u64) -> Time {
+    match attempt.failure.as_ref().map(|failure| failure.class) {
+        // It would have ended some time.
+        Some(FailureClass::Timeout | FailureClass::Interrupted) => Time::at_least(us as f64),
+        _ => Time::never(),
     }
 }
 

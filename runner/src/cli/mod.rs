@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod backends;
+mod compare;
 mod dataset;
 mod options;
 mod prewarm;
@@ -20,7 +21,7 @@ use crate::say;
 const AFTER: &str = "\
 Exit codes:
   0    every trial accepted, everything cleaned up
-  1    some trials rejected by their verifier, or some tasks invalid; nothing else went wrong
+  1    some trials rejected by their verifier, or some tasks invalid; nothing else went wrong (compare: a gate holds)
   2    wrong command line, configuration or data set; nothing was run
   3    some trials failed for another reason, or nothing could be run
   4    something that the run created is not confirmed gone: run `sandbox-bench reap`
@@ -51,6 +52,8 @@ enum Command {
     Dataset(dataset::DatasetArgs),
     /// Show the result table of a run again, from its evidence.
     Report(report::ReportArgs),
+    /// Tell what changed between two runs, or two cells of a run.
+    Compare(compare::CompareArgs),
     /// End what dead runs left behind at the backends.
     Reap(reap::ReapArgs),
     /// List and delete warm artifacts.
@@ -76,6 +79,7 @@ pub fn main() -> ExitCode {
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
             Command::Report(args) => report::run(&args),
+            Command::Compare(args) => compare::run(&args),
             Command::Reap(args) => reap::run(args).await,
             Command::Artifacts(args) => artifacts::run(args).await,
             Command::Backends(args) => backends::run(args).await,

@@ -44,6 +44,7 @@ fn cell(backend: &Value, condition: &Value, attempts: &[&Value], planned: u64, c
         "environment": { "hits": caches("hit"), "misses": caches("miss") },
         "phases": Phase::ALL.iter().filter_map(|phase| phase_times(phase.name(), attempts)).collect::<Vec<_>>(),
         "total": { "accepted": total("accepted"), "rejected": total("rejected"), "failed": total("failed") },
+        "cost": cost(attempts),
         "proof": {
             "proven": proofs("proven"), "unproven": proofs("unproven"), "violated": proofs("violated"),
         },
@@ -55,6 +56,29 @@ fn cell(backend: &Value, condition: &Value, attempts: &[&Value], planned: u64, c
         cell["first_create_us"] = json!(length(first, "create"));
     }
     cell
+}
+
+/// Nobody asks a price for the user's own machine.
+fn cost(attempts: &[&Value]) -> Value {
+    let unknown: Vec<&Value> = attempts.iter().map(|a| &a["cost"]).filter(|cost| cost["basis"] == "unknown").collect();
+    let mut cost = json!({ "measured": 0, "estimated": 0, "unknown": unknown.len() });
+    if let Some(one) = unknown.first() {
+        cost["why"] = json!({ (one["why"].as_str().unwrap()): unknown.len() });
+    }
+    cost
+}
+
+/// Wilson's interval of the share of runnable trials that were accepted; the least and the greatest share whose
+/// z-score of what was seen is 1.96.
+#[must_use]
+pub fn accepted_share(trials: &Value) -> Option<(f64, f64)> {
+    let count = |name: &str| trials[name].as_f64().unwrap();
+    let n = count("attempted") - count("unavailable");
+    let (p, z2) = (count("accepted") / n, 1.959_963_984_540_054_f64.powi(2));
+    // The roots of (p - s)² = z² s (1 - s) / n.
+    let (a, b, c) = (1.0 + z2 / n, -2.0 * p - z2 / n, p * p);
+    let root = (b * b - 4.0 * a * c).max(0.0).sqrt();
+    (n > 0.0).then_some(((-b - root) / (2.0 * a), (-b + root) / (2.0 * a)))
 }
 
 /// `accepted`, `rejected`, `unavailable` or `failed`.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sandbox_bench_core::evidence::{Creates, Event};
 use sandbox_bench_core::{Condition, ConditionProof, Destruction, Digest, FailureClass};
-use sandbox_bench_e2e::recount::recount;
+use sandbox_bench_e2e::recount::{accepted_share, recount};
 use sandbox_bench_e2e::{RunDir, World, assert_shown};
 use serde_json::{Value, json};
 
@@ -77,7 +77,20 @@ fn the_report_is_rebuilt_from_the_journal() {
 }
 
 fn every_number_follows_from_the_trials(run: &RunDir) {
-    let (expected, summary) = (recount(run), run.json("summary.json"));
+    let (expected, mut summary) = (recount(run), run.json("summary.json"));
+    for cell in summary["cells"].as_array_mut().unwrap() {
+        let cell = cell.as_object_mut().unwrap();
+        let share = cell.remove("accepted_share");
+        match (accepted_share(&cell["trials"]), share) {
+            (Some((low, high)), Some(share)) => {
+                let close = |end: &Value, expected: f64| (end.as_f64().unwrap() - expected).abs() < 1e-9;
+                assert!(close(&share["low"], low) && close(&share["high"], high), "{share} is not {low} to {high}");
+            }
+            (expected, share) => assert_eq!((expected, share), (None, None)),
+        }
+        // Three tasks, each tried once, say nothing of others.
+        assert_eq!(cell.get("total_p50"), None);
+    }
     for part in ["totals", "cells", "cleanup"] {
         assert_eq!(summary[part], expected[part], "{part} of summary.json");
     }
