@@ -66,7 +66,7 @@ pub enum GateError {
     #[error("{0:?} is no bound: a number with % pp us ms s min or usd, and a sign if it is about a change")]
     Bound(String),
     /// The bound does not fit the metric.
-    #[error("{metric} cannot be compared with {bound:?}: {known}")]
+    #[error("{metric} has no bound like {bound:?}: give {known}")]
     Mismatch {
         /// The metric.
         metric: String,
@@ -135,10 +135,10 @@ fn parse_bound(metric: Metric, text: &str) -> Result<Bound, GateError> {
         (Metric::Cost, "usd", false) => Bound::Value(number),
         (_, "us" | "ms" | "s" | "min" | "%" | "pp" | "usd", _) => {
             let known = match metric {
-                Metric::Percentile(..) => "with a change such as +10% or +50ms, or with a time such as 2s",
-                Metric::Paired(_) => "with a change such as +10%",
-                Metric::Passed => "with a change such as -5pp, or with a share such as 95%",
-                Metric::Cost => "with a change such as +10% or +0.01usd, or with an amount such as 0.02usd",
+                Metric::Percentile(..) => "a change such as +10% or +50ms, or a time such as 2s",
+                Metric::Paired(_) => "a change such as +10%",
+                Metric::Passed => "a change such as -5pp, or a share such as 95%",
+                Metric::Cost => "a change such as +10% or +0.01usd, or an amount such as 0.02usd",
             };
             return Err(GateError::Mismatch { metric: metric.to_string(), bound: text.to_owned(), known });
         }

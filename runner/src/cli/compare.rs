@@ -11,19 +11,18 @@ use crate::exit::{Exit, Fault};
 use crate::say;
 
 const AFTER: &str = "\
-Compared are tasks of equal content that both sides could run; all other differences are listed. The verdict is better,
-worse, same (no change is shown) or too few (a task has fewer than 6 trials on a side). The unit is the sandbox; what
-failed or timed out counts as longer than what did not.
+Compared are tasks of equal content that both sides could run; all other differences are listed.
+The verdict is better, worse, same (no change is shown) or too few (a task has fewer than 6 trials
+on a side). The unit is the sandbox; what failed or timed out counts as longer than what did not.
 
-Gates, for --fail-if:
-  METRIC OPERATOR BOUND, such as 'p95(ready) > +10%'
-  METRIC    p1 to p99 of a time, as p95(ready); paired(TIME), the median change of a task's own median; passed; cost
-            (of an accepted trial). Times: total and the phases environment, create, ready, inputs, prepare, solve,
-            verify, collect, snapshot, destroy
+Gates, for --fail-if: METRIC OPERATOR BOUND, such as 'p95(ready) > +10%'
+  METRIC    p1 to p99 of a time, as p95(ready); paired(TIME), the median change of a task's own
+            median; passed; cost (of an accepted trial). Times are total and the phases:
+            environment, create, ready, inputs, prepare, solve, verify, collect, snapshot, destroy
   OPERATOR  > >= < <=
-  BOUND     with a sign: the change from A to B: +10%, +50ms (us, ms, s, min), -5pp (points of passed), +0.01usd.
-            A change that is not shown counts as none.
-            without: the figure of B: 2s, 95% (of passed), 0.02usd
+  BOUND     with a sign, the change from A to B: +10%, +50ms (us, ms, s, min), -5pp (percentage
+            points of passed), +0.01usd. A change that is not shown counts as none
+            without a sign, the figure of B: 2s, 95% (of passed), 0.02usd
 
 Exit codes:
   0  no gate's condition holds

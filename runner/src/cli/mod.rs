@@ -21,7 +21,7 @@ use crate::say;
 const AFTER: &str = "\
 Exit codes:
   0    every trial accepted, everything cleaned up
-  1    some trials rejected by their verifier, or some tasks invalid; nothing else went wrong (compare: a gate holds)
+  1    some trials rejected by their verifier, or some tasks invalid; nothing else went wrong
   2    wrong command line, configuration or data set; nothing was run
   3    some trials failed for another reason, or nothing could be run
   4    something that the run created is not confirmed gone: run `sandbox-bench reap`

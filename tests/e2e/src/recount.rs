@@ -8,9 +8,31 @@ use serde_json::{Map, Value, json};
 
 use crate::RunDir;
 
+/// Checks every number of `summary.json` against the trials, but for intervals by resampling.
+///
+/// # Panics
+/// One does not follow from them.
+pub fn check(run: &RunDir) {
+    let (expected, mut summary) = (recount(run), run.json("summary.json"));
+    for cell in summary["cells"].as_array_mut().unwrap() {
+        let cell = cell.as_object_mut().unwrap();
+        let share = cell.remove("accepted_share");
+        match (accepted_share(&cell["trials"]), share) {
+            (Some((low, high)), Some(share)) => {
+                let close = |end: &Value, expected: f64| (end.as_f64().unwrap() - expected).abs() < 1e-9;
+                assert!(close(&share["low"], low) && close(&share["high"], high), "{share} is not {low} to {high}");
+            }
+            (expected, share) => assert_eq!((expected, share), (None, None)),
+        }
+        cell.remove("total_p50");
+    }
+    for part in ["totals", "cells", "cleanup"] {
+        assert_eq!(summary[part], expected[part], "{part} of summary.json");
+    }
+}
+
 /// `totals` and `cells` as `summary.json` should have them.
-#[must_use]
-pub fn recount(run: &RunDir) -> Value {
+fn recount(run: &RunDir) -> Value {
     let manifest = run.json("manifest.json");
     let attempts = run.lines("trials.jsonl");
     let cleanup = run.json("cleanup.json");
@@ -70,8 +92,7 @@ fn cost(attempts: &[&Value]) -> Value {
 
 /// Wilson's interval of the share of runnable trials that were accepted; the least and the greatest share whose
 /// z-score of what was seen is 1.96.
-#[must_use]
-pub fn accepted_share(trials: &Value) -> Option<(f64, f64)> {
+fn accepted_share(trials: &Value) -> Option<(f64, f64)> {
     let count = |name: &str| trials[name].as_f64().unwrap();
     let n = count("attempted") - count("unavailable");
     let (p, z2) = (count("accepted") / n, 1.959_963_984_540_054_f64.powi(2));

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use sandbox_bench_core::evidence::{Creates, Event};
 use sandbox_bench_core::{Condition, ConditionProof, Destruction, Digest, FailureClass};
-use sandbox_bench_e2e::recount::{accepted_share, recount};
-use sandbox_bench_e2e::{RunDir, World, assert_shown};
+use sandbox_bench_e2e::{RunDir, World, assert_shown, recount};
 use serde_json::{Value, json};
 
 /// Bundled tasks of three forms that need nothing but a shell.
@@ -20,7 +19,7 @@ fn gold_is_accepted_cold_warm_and_reused_and_the_evidence_explains_it() {
     let run = world.run();
     run.validate();
     assert_eq!(std::fs::read(run.path().join("trials.parquet")).unwrap()[..4], *b"PAR1");
-    every_number_follows_from_the_trials(&run);
+    recount::check(&run);
     every_output_is_what_its_digest_says(&run);
     nothing_was_created_unannounced_or_left(&run);
     let proven = |a: &_| matches!(a, Some(ConditionProof::Proven { .. }));
@@ -41,7 +40,7 @@ fn doing_nothing_is_rejected_and_that_is_no_failure() {
     assert_shown!("none", world.bench(&line).run().exits(1).shown());
     let run = world.run();
     run.validate();
-    every_number_follows_from_the_trials(&run);
+    recount::check(&run);
     assert!(run.attempts().iter().all(|attempt| attempt.failure.as_ref().unwrap().class == FailureClass::Rejected));
     assert_eq!(run.json("summary.json")["totals"]["rejected"], json!(3));
 }
@@ -74,26 +73,6 @@ fn the_report_is_rebuilt_from_the_journal() {
     let again = world.bench(&format!("report {}", run.argument())).run().exits(0).stdout;
     assert_eq!(again, shown);
     assert!(contents() == before, "a derived file differs after it was rebuilt");
-}
-
-fn every_number_follows_from_the_trials(run: &RunDir) {
-    let (expected, mut summary) = (recount(run), run.json("summary.json"));
-    for cell in summary["cells"].as_array_mut().unwrap() {
-        let cell = cell.as_object_mut().unwrap();
-        let share = cell.remove("accepted_share");
-        match (accepted_share(&cell["trials"]), share) {
-            (Some((low, high)), Some(share)) => {
-                let close = |end: &Value, expected: f64| (end.as_f64().unwrap() - expected).abs() < 1e-9;
-                assert!(close(&share["low"], low) && close(&share["high"], high), "{share} is not {low} to {high}");
-            }
-            (expected, share) => assert_eq!((expected, share), (None, None)),
-        }
-        // Three tasks, each tried once, say nothing of others.
-        assert_eq!(cell.get("total_p50"), None);
-    }
-    for part in ["totals", "cells", "cleanup"] {
-        assert_eq!(summary[part], expected[part], "{part} of summary.json");
-    }
 }
 
 fn every_output_is_what_its_digest_says(run: &RunDir) {
