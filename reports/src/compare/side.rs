@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use sandbox_bench_core::evidence::{Attempt, Event, Manifest, TrialKey};
+use sandbox_bench_core::evidence::{Attempt, Event, Manifest};
 use sandbox_bench_core::{Condition, FailureClass, Phase};
 
 use super::{CellName, Span};
 use crate::cost::{Cost, RateCard, price};
 use crate::evidence::{Entry, EvidenceError, Run};
 use crate::stats::Time;
-use crate::summary::unfinished;
+use crate::summary::{hash, unfinished};
 
 /// A task, by its id and what is in it: a task that was changed is another one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,8 @@ pub(super) struct Side {
 pub(super) struct TaskFacts {
     /// Times in microseconds.
     times: BTreeMap<usize, Vec<Time>>,
-    trials: BTreeMap<TrialKey, TrialFacts>,
+    /// By the hash of their key.
+    trials: BTreeMap<u64, TrialFacts>,
     /// What the sandboxes started from, as resolved, and how.
     pub(super) environments: BTreeSet<String>,
     pub(super) adapters: BTreeSet<String>,
@@ -77,7 +78,7 @@ impl TaskFacts {
             let time = if judged { Time::seen(us as f64) } else { unfinished(attempt, us) };
             self.add_time(Span::Total, time);
         }
-        let trial = self.trials.entry(attempt.trial.clone()).or_default();
+        let trial = self.trials.entry(hash(&attempt.trial)).or_default();
         (trial.accepted, trial.unavailable) = (attempt.accepted(), unavailable);
         match price(attempt, rates) {
             Some(Cost::Unknown { why }) => trial.unpriced = Some(why),

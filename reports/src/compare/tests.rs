@@ -256,7 +256,7 @@ fn schema() -> schemars::Schema {
 #[test]
 fn equal_cells_are_told_apart_as_seldom_as_stated() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
-    let rounds = 60;
+    let rounds = 30;
     let (mut medians, mut tails) = (0, 0);
     for _ in 0..rounds {
         let mut noisy = || {
@@ -277,9 +277,9 @@ fn equal_cells_are_told_apart_as_seldom_as_stated() {
         medians += usize::from(found("p50") > 0);
         tails += found("p95");
     }
-    // Binomial: more than 8 of 60 at 5 % happens once in two hundred times, and the seed is fixed.
-    assert!(medians <= 8, "{medians} of {rounds} comparisons");
-    assert!(tails <= 17, "{tails} of {} tails", 3 * rounds);
+    // Binomial: more of either, at 5 %, happens less than once in two hundred times; the seed is fixed.
+    assert!(medians <= 5, "{medians} of {rounds} comparisons");
+    assert!(tails <= 11, "{tails} of {} tails", 3 * rounds);
 }
 
 fn metrics() -> impl Strategy<Value = Metric> {

@@ -191,7 +191,7 @@ fn count_cleanup(counts: &mut CleanupCounts, state: CleanupState) {
 }
 
 /// A hash that is the same in every process.
-fn hash(value: &impl Hash) -> u64 {
+pub(crate) fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
@@ -249,23 +249,24 @@ impl CellBuilder {
             self.cost.add(&cost);
         }
         let task = hash(&(&attempt.trial.dataset, &attempt.trial.task));
-        let total = attempt.total_us as f64;
+        let total = Time::seen(attempt.total_us as f64);
         match end {
             End::Accepted => {
-                self.accepted_by_task.add(task, Time::seen(total));
-                self.to_verdict.add(task, Time::seen(total));
+                self.accepted.push(attempt.total_us);
+                self.accepted_by_task.add(task, total);
+                self.to_verdict.add(task, total);
             }
-            End::Rejected => self.to_verdict.add(task, Time::seen(total)),
-            End::Failed(FailureClass::Unavailable) => {}
-            End::Failed(_) => self.to_verdict.add(task, times::unfinished(attempt, attempt.total_us)),
-        }
-        match end {
-            End::Accepted => self.accepted.push(attempt.total_us),
-            End::Rejected => self.rejected.push(attempt.total_us),
+            End::Rejected => {
+                self.rejected.push(attempt.total_us);
+                self.to_verdict.add(task, total);
+            }
             // Nothing was tried, so nothing took time.
             End::Failed(FailureClass::Unavailable) => {}
             End::Failed(_) if attempt.phases.is_empty() => {}
-            End::Failed(_) => self.failed.push(attempt.total_us),
+            End::Failed(_) => {
+                self.failed.push(attempt.total_us);
+                self.to_verdict.add(task, times::unfinished(attempt, attempt.total_us));
+            }
         }
         if let Some(create) = attempt.phase_us(Phase::Create)
             && self.first_create.is_none_or(|(at, _)| attempt.started_at < at)

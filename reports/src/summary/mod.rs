@@ -30,6 +30,7 @@ use crate::percentile::Durations;
 use crate::stats::{Bootstrap, Interval, Unit};
 
 pub use builder::SummaryBuilder;
+pub(crate) use builder::hash;
 pub(crate) use times::unfinished;
 
 /// A run in figures.
