@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 use sandbox_bench_core::{Error, Result};
+use sandbox_bench_kit::archive;
 use tar::EntryType;
-
-use crate::tarstream;
 
 /// Writes everything in `context` that `.dockerignore` does not exclude. The Dockerfile is always sent. Symbolic links
 /// are sent as links; what is neither file, directory nor link is left out.
@@ -53,13 +52,13 @@ fn append<W: io::Write>(
     metadata: &fs::Metadata,
 ) -> io::Result<()> {
     let mtime = u64::try_from(metadata.mtime()).unwrap_or(0);
-    let header = |kind, size| tarstream::header(kind, metadata.permissions().mode(), size, mtime);
+    let header = |kind, size| archive::header(kind, metadata.permissions().mode(), size, mtime);
     if metadata.is_dir() {
-        tarstream::append(builder, header(EntryType::Directory, 0), path, io::empty())
+        archive::append(builder, header(EntryType::Directory, 0), path, io::empty())
     } else if metadata.is_symlink() {
         builder.append_link(&mut header(EntryType::Symlink, 0), path, fs::read_link(file)?)
     } else if metadata.is_file() {
-        tarstream::append(builder, header(EntryType::Regular, metadata.len()), path, fs::File::open(file)?)
+        archive::append(builder, header(EntryType::Regular, metadata.len()), path, fs::File::open(file)?)
     } else {
         Ok(())
     }

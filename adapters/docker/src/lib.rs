@@ -14,15 +14,12 @@ mod context;
 mod create;
 mod error;
 mod exec;
-mod frames;
 mod image;
 mod kill;
 mod labels;
 mod observe;
 mod sandbox;
 mod session;
-mod streams;
-mod tarstream;
 mod transfer;
 mod user;
 

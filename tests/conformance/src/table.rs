@@ -176,6 +176,7 @@ behaviours! {
     artifacts::clones_share_nothing if SNAPSHOT => "neither with each other nor with later ones";
     artifacts::the_original_goes_on_apart if GOES_ON => "changes pass in neither direction";
     artifacts::a_clone_can_be_saved_again if SNAPSHOT => "two generations, both usable";
+    artifacts::generations_are_deleted_in_any_order if SNAPSHOT => "the first goes, the second stays usable";
     artifacts::a_clone_says_what_it_started_from if SNAPSHOT => "the resolved source is the artifact's id";
     artifacts::settings_of_the_original_are_not_in_the_clone if SNAPSHOT => "variables are not baked in";
     artifacts::artifacts_are_listed_with_tag_and_fingerprint if SNAPSHOT => "by id and by tag, from any connection";

@@ -16,7 +16,7 @@ const CHUNK: usize = 64 << 10;
 const CHUNKS: usize = 8;
 
 /// The writing side: it ends by itself when the stream is dropped.
-pub(crate) struct TarTask {
+pub struct TarTask {
     thread: JoinHandle<Result<()>>,
     state: Arc<State>,
 }
@@ -29,7 +29,7 @@ struct State {
 
 /// Starts writing an archive with `write`. The stream ends with an error if `write` fails, so that the receiver never
 /// takes half an archive for a whole one.
-pub(crate) fn tar(
+pub fn tar(
     meter: Arc<Meter>,
     write: impl FnOnce(&mut tar::Builder<Chunks>) -> Result<()> + Send + 'static,
 ) -> (TarTask, impl Stream<Item = io::Result<Bytes>> + Send + 'static) {
@@ -57,14 +57,14 @@ impl TarTask {
     ///
     /// # Errors
     /// What `write` failed with, if it was not the receiver that had enough.
-    pub(crate) async fn finish(self) -> Result<u64> {
+    pub async fn finish(self) -> Result<u64> {
         let written = self.thread.await.unwrap_or_else(|e| Err(Error::invalid("writing an archive failed").because(e)));
         if self.state.cut.load(Relaxed) { Ok(()) } else { written }.map(|()| self.state.sent.load(Relaxed))
     }
 }
 
 /// Where the archive is written to: cuts it into chunks and sends them.
-pub(crate) struct Chunks {
+pub struct Chunks {
     sender: mpsc::Sender<io::Result<Bytes>>,
     state: Arc<State>,
     meter: Arc<Meter>,
@@ -96,7 +96,7 @@ impl Write for Chunks {
 }
 
 /// A header for something that belongs to root.
-pub(crate) fn header(kind: tar::EntryType, mode: u32, size: u64, mtime: u64) -> tar::Header {
+pub fn header(kind: tar::EntryType, mode: u32, size: u64, mtime: u64) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);
     header.set_mode(mode & 0o7777);
@@ -108,7 +108,7 @@ pub(crate) fn header(kind: tar::EntryType, mode: u32, size: u64, mtime: u64) -> 
 }
 
 /// Appends a member with as many bytes of `reader` as the header says.
-pub(crate) fn append<W: Write>(
+pub fn append<W: Write>(
     builder: &mut tar::Builder<W>,
     mut header: tar::Header,
     path: &Path,

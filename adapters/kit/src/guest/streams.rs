@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use bollard::container::LogOutput;
 use sandbox_bench_core::{HeadTail, OutputSink, Stream, StreamReport};
 
-use crate::frames::Frames;
+use super::frames::Frames;
 
 /// Splits, bounds and delivers.
-pub(crate) struct Streams<'a> {
+pub struct Streams<'a> {
     sink: &'a dyn OutputSink,
     stdout: Channel,
     stderr: Channel,
@@ -21,76 +20,74 @@ struct Channel {
 
 /// What the wrapper said when it started the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Opened {
+pub struct Opened {
     /// Its pid in the sandbox.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// Whether it could put the mark on itself.
-    pub(crate) marked: bool,
+    pub marked: bool,
 }
 
 /// What the wrapper said when the command had ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Closed {
+pub struct Closed {
     /// The exit code by the shell's convention.
-    pub(crate) code: i32,
+    pub code: i32,
     /// How long the command ran, by the guest's clock of 10 ms steps.
-    pub(crate) guest_time: Option<Duration>,
+    pub guest_time: Option<Duration>,
     /// Whether the sandbox's memory limit killed a process meanwhile; none if the sandbox does not say.
-    pub(crate) out_of_memory: Option<bool>,
+    pub out_of_memory: Option<bool>,
     /// Whether the processes of the sandbox are the same as before the command.
-    pub(crate) nothing_left: bool,
+    pub nothing_left: bool,
     /// What the sandbox has used so far.
-    pub(crate) usage: Usage,
+    pub usage: Usage,
 }
 
 /// What a sandbox has used, by its own control group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// CPU time in microseconds.
-    pub(crate) cpu_us: Option<u64>,
+    pub cpu_us: Option<u64>,
     /// Highest memory use in bytes.
-    pub(crate) peak_memory_bytes: Option<u64>,
+    pub peak_memory_bytes: Option<u64>,
 }
 
 impl<'a> Streams<'a> {
     /// Streams with the marks of `frame`, of which at most `limit` bytes each are delivered.
-    pub(crate) fn new(frame: &str, limit: u64, sink: &'a dyn OutputSink) -> Self {
+    pub fn new(frame: &str, limit: u64, sink: &'a dyn OutputSink) -> Self {
         let channel = || Channel { frames: Frames::new(frame), bound: HeadTail::new(limit) };
         Self { sink, stdout: channel(), stderr: channel() }
     }
 
-    /// Takes what the engine sent.
-    pub(crate) fn take(&mut self, output: &LogOutput) {
-        let (stream, channel, bytes) = match output {
-            LogOutput::StdErr { message } => (Stream::Stderr, &mut self.stderr, message),
-            LogOutput::StdOut { message } | LogOutput::StdIn { message } | LogOutput::Console { message } => {
-                (Stream::Stdout, &mut self.stdout, message)
-            }
+    /// Takes what the backend sent of one stream.
+    pub fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let channel = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
         };
         let Channel { frames, bound } = channel;
         frames.push(bytes, |part| bound.push(part, |now| self.sink.write(stream, now)));
     }
 
     /// Once the command was started: what its wrapper said.
-    pub(crate) fn opened(&self) -> Option<Opened> {
+    pub fn opened(&self) -> Option<Opened> {
         let mut words = self.stderr.frames.opened()?.split(' ');
         Some(Opened { pid: words.next()?.parse().ok()?, marked: words.next() == Some("1") })
     }
 
     /// Once both streams are complete: what the wrapper said.
-    pub(crate) fn closed(&self) -> Option<Closed> {
+    pub fn closed(&self) -> Option<Closed> {
         self.stdout.frames.closed()?;
         parse_closed(self.stderr.frames.closed()?)
     }
 
-    /// The engine's own words, which came instead of the command's output.
-    pub(crate) fn engine_text(&self) -> String {
+    /// The backend's own words, which came instead of the command's output.
+    pub fn foreign_text(&self) -> String {
         let words = [self.stdout.frames.before.as_slice(), self.stderr.frames.before.as_slice()].concat();
         String::from_utf8_lossy(&words).into_owned()
     }
 
     /// Delivers what was held back and reports on stdout and stderr.
-    pub(crate) fn finish(self) -> (StreamReport, StreamReport) {
+    pub fn finish(self) -> (StreamReport, StreamReport) {
         let sink = self.sink;
         let finish = |stream, channel: Channel| {
             let Channel { mut frames, mut bound } = channel;
@@ -102,7 +99,7 @@ impl<'a> Streams<'a> {
 }
 
 /// Reads `code=0 start=12.30 end=12.34 kills=0/0 peak=… cpu_us=… cpu_ns=… same=1`. A missing or odd code makes the
-/// whole report void: then the engine alone knows the code.
+/// whole report void: then the backend alone knows the code.
 fn parse_closed(text: &str) -> Option<Closed> {
     let field = |name: &str| text.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     let number = |name: &str| field(name)?.parse::<u64>().ok();
@@ -135,7 +132,6 @@ fn hundredths(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use bytes::Bytes;
     use proptest::prelude::*;
     use sandbox_bench_core::TailSink;
 
@@ -166,12 +162,11 @@ mod tests {
     fn streams_stay_apart_and_end_only_together() {
         let sink = TailSink::new(100);
         let mut streams = Streams::new("F", 1000, &sink);
-        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
-        streams.take(&LogOutput::StdErr { message: bytes("\x1eF<12 1\x1eoops") });
+        streams.take(Stream::Stderr, b"\x1eF<12 1\x1eoops");
         assert_eq!(streams.opened(), Some(Opened { pid: 12, marked: true }));
-        streams.take(&LogOutput::StdErr { message: bytes("\x1eF>code=3 \x1e") });
+        streams.take(Stream::Stderr, b"\x1eF>code=3 \x1e");
         assert_eq!(streams.closed(), None, "stdout may still be on its way");
-        streams.take(&LogOutput::StdOut { message: bytes("\x1eF<\x1ehello\x1eF>\x1elater") });
+        streams.take(Stream::Stdout, b"\x1eF<\x1ehello\x1eF>\x1elater");
         assert_eq!(streams.closed().unwrap().code, 3);
         let (stdout, stderr) = streams.finish();
         assert_eq!((stdout.delivered_bytes, stderr.delivered_bytes), (5, 4));

@@ -1,12 +1,12 @@
-//! Takes a command's output out of a stream that also carries the engine's words and the wrapper's marks.
+//! Takes a command's output out of a stream that also carries the backend's words and the wrapper's marks.
 //!
-//! A stream is: the engine's own text if it could not start the command; the opening mark; the command's output; the
+//! A stream is: the backend's own text if it could not start the command; the opening mark; the command's output; the
 //! closing mark; what background processes wrote later. Marks are `RS FRAME < info RS` and `RS FRAME > info RS` (see
-//! `guest/run.sh`); the frame text is random, so that no output can hold one by accident.
+//! `run.sh`); the frame text is random, so that no output can hold one by accident.
 
 /// Record separator, the first and last byte of each mark.
 const RS: u8 = 0x1e;
-/// Most bytes kept of the engine's own text, and of the text inside a mark.
+/// Most bytes kept of the backend's own text, and of the text inside a mark.
 const TEXT_LIMIT: usize = 16 << 10;
 
 /// The parser of one stream. It holds back at most one mark's length of output.
@@ -16,7 +16,7 @@ pub(crate) struct Frames {
     closing: Vec<u8>,
     state: State,
     held: Vec<u8>,
-    /// What came before the opening mark: the engine's own text.
+    /// What came before the opening mark: the backend's own text.
     pub(crate) before: Vec<u8>,
     info: Vec<u8>,
     opened: Option<String>,
