@@ -69,6 +69,7 @@ pub(super) fn all() -> Vec<Column> {
         text("dataset", |a| Some(a.trial.dataset.clone())),
         text("task", |a| Some(a.trial.task.clone())),
         count("replicate", |a| Some(a.trial.replicate.into())),
+        text("model", |a| a.trial.model.clone()),
         count("attempt", |a| Some(a.attempt.into())),
         flag("last", |a| Some(a.last)),
         text("tag", |a| Some(a.tag.to_string())),
@@ -105,6 +106,18 @@ pub(super) fn all() -> Vec<Column> {
         count("resolution_us", |a| a.resolution_us),
         text("solver_completion", |a| a.solver.as_ref().and_then(word)),
         integer("solver_exit_code", |a| a.solver.as_ref()?.exit_code().map(i64::from)),
+        text("agent_end", |a| Some(a.agent.as_ref()?.end.name().to_owned())),
+        count("agent_turns", |a| Some(a.agent.as_ref()?.turns.into())),
+        count("input_tokens", |a| Some(a.agent.as_ref()?.tokens?.input)),
+        count("cached_input_tokens", |a| Some(a.agent.as_ref()?.tokens?.cached_input)),
+        count("output_tokens", |a| Some(a.agent.as_ref()?.tokens?.output)),
+        number("model_usd", |a| a.agent.as_ref()?.spend.usd()),
+        text("model_usd_basis", |a| word(&a.agent.as_ref()?.spend)),
+        count("model_us", |a| Some(a.agent.as_ref()?.model_us)),
+        count("model_waiting_us", |a| Some(a.agent.as_ref()?.waiting_us)),
+        count("tool_us", |a| Some(a.agent.as_ref()?.tool_us)),
+        count("replayed_steps", |a| Some(a.replay.as_ref()?.ran.into())),
+        count("diverged_steps", |a| Some(a.replay.as_ref()?.diverged.into())),
         text("verifier_completion", |a| a.verifier.as_ref().and_then(word)),
         integer("verifier_exit_code", |a| a.verifier.as_ref()?.exit_code().map(i64::from)),
         count("api_calls", |a| Some(a.meter.api_calls)),
@@ -182,6 +195,7 @@ fn why(proof: &ConditionProof) -> String {
 /// The word that stands for a value in the JSON evidence: itself, or the tag that tells its variants apart.
 fn word(value: &impl Serialize) -> Option<String> {
     let json = serde_json::to_value(value).ok()?;
-    let word = json.as_str().or_else(|| ["state", "kind", "mode"].iter().find_map(|tag| json.get(tag)?.as_str()))?;
+    let word =
+        json.as_str().or_else(|| ["state", "kind", "mode", "basis"].iter().find_map(|tag| json.get(tag)?.as_str()))?;
     Some(word.to_owned())
 }

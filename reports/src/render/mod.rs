@@ -16,11 +16,14 @@ use crate::summary::{Cell, Summary};
 
 pub use duration::duration;
 
-const HEADER: [&str; 9] =
-    ["backend", "condition", "passed", "create", "ready", "total", "not passed", "proof", "cleanup"];
+const HEADER: [&str; 10] =
+    ["backend", "condition", "model", "passed", "create", "ready", "total", "not passed", "proof", "cleanup"];
+
+/// The column that is there only if models are a dimension of the plan.
+const MODEL: usize = 2;
 
 /// Columns of figures, which are aligned to the right.
-const FIGURES: std::ops::Range<usize> = 2..6;
+const FIGURES: [&str; 4] = ["passed", "create", "ready", "total"];
 
 /// What a cell shows when there is nothing to tell.
 const NOTHING_TO_TELL: &str = "-";
@@ -29,11 +32,16 @@ const NOTHING_TO_TELL: &str = "-";
 #[must_use]
 pub fn table(summary: &Summary) -> String {
     let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(HEADER);
-    table.add_rows(summary.cells.iter().map(row));
-    for (index, column) in table.column_iter_mut().enumerate() {
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let models = summary.cells.iter().any(|cell| cell.model.is_some());
+    let shown = |index: &usize| models || *index != MODEL;
+    let header: Vec<&str> = (0..).zip(HEADER).filter(|(index, _)| shown(index)).map(|(_, name)| name).collect();
+    table.set_header(header.clone());
+    let cells = |cell| (0..).zip(row(cell)).filter(|(index, _)| shown(index)).map(|(_, text)| text).collect::<Vec<_>>();
+    table.add_rows(summary.cells.iter().map(cells));
+    for (name, column) in header.iter().zip(table.column_iter_mut()) {
         column.set_padding((0, 2));
-        if FIGURES.contains(&index) {
+        if FIGURES.contains(name) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -50,7 +58,7 @@ pub fn table(summary: &Summary) -> String {
     text
 }
 
-fn row(cell: &Cell) -> [String; 9] {
+fn row(cell: &Cell) -> [String; 10] {
     let trials = &cell.trials;
     let failures = trials.failures.iter().map(|(class, n)| (*n, class.as_str()));
     let not_passed =
@@ -60,6 +68,7 @@ fn row(cell: &Cell) -> [String; 9] {
     [
         cell.backend.clone(),
         cell.condition.to_string(),
+        cell.model.clone().unwrap_or_default(),
         format!("{}/{}", trials.accepted, trials.runnable()),
         times(cell.completed(Phase::Create)),
         times(cell.completed(Phase::Ready)),

@@ -3,9 +3,11 @@
 mod artifacts;
 mod backends;
 mod dataset;
+mod models;
 mod options;
 mod prewarm;
 mod reap;
+mod record;
 mod report;
 mod run;
 mod table;
@@ -51,6 +53,8 @@ enum Command {
     Dataset(dataset::DatasetArgs),
     /// Show the result table of a run again, from its evidence.
     Report(report::ReportArgs),
+    /// Write what a solver did in an earlier run as a recording, to repeat it on any backend.
+    Record(record::RecordArgs),
     /// End what dead runs left behind at the backends.
     Reap(reap::ReapArgs),
     /// List and delete warm artifacts.
@@ -76,6 +80,7 @@ pub fn main() -> ExitCode {
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
             Command::Report(args) => report::run(&args),
+            Command::Record(args) => record::run(&args),
             Command::Reap(args) => reap::run(args).await,
             Command::Artifacts(args) => artifacts::run(args).await,
             Command::Backends(args) => backends::run(args).await,
