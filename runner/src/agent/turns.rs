@@ -1,5 +1,6 @@
 //! The loop: ask, do what the model wants, tell it what came of it, until one of the ends.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
@@ -197,9 +198,7 @@ impl<'a> Conversation<'a> {
             error => Stop::Outside(AgentEnd::Gateway, Stopped::Gateway(error)),
         })?;
         progress.turns += 1;
-        for (number, call) in answer.calls.iter_mut().enumerate().filter(|(_, call)| call.id.is_empty()) {
-            call.id = format!("call_{}_{number}", progress.turns);
-        }
+        name_apart(&mut answer.calls, progress.turns);
         let prices = self.agent.prices.as_ref();
         match &answer.tokens {
             Some(tokens) => progress.tokens = progress.tokens.plus(tokens),
@@ -292,13 +291,26 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// An answer as part of the history. Arguments that are no JSON object would be refused there.
+/// Gives each call of an answer an id of its own, where the server did not.
+fn name_apart(calls: &mut [RawCall], turn: u32) {
+    let mut seen = HashSet::new();
+    for (number, call) in calls.iter_mut().enumerate() {
+        if call.id.is_empty() || seen.contains(&call.id) {
+            call.id = format!("call_{turn}_{number}");
+        }
+        seen.insert(call.id.clone());
+    }
+}
+
+/// An answer as part of the history, where a name that no tool can have, or arguments that are no JSON object, would be
+/// refused.
 fn assistant(answer: &Answer) -> Message {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let call = |call: &RawCall| WireCall {
         id: call.id.clone(),
         r#type: "function",
         function: WireFunction {
-            name: call.name.clone(),
+            name: if call.name.is_empty() { "unnamed".into() } else { call.name.chars().take(64).map(plain).collect() },
             arguments: tools::arguments(call)
                 .map_or_else(|_| "{}".into(), |object| serde_json::Value::Object(object).to_string()),
         },

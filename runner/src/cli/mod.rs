@@ -46,7 +46,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run tasks on backends and record the results.
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// Make the warm artifacts of a data set's environments, for `run --condition warm`.
     Prewarm(prewarm::PrewarmArgs),
     /// List, inspect, check, convert and download data sets.
@@ -76,7 +76,7 @@ pub fn main() -> ExitCode {
     };
     let result = runtime.block_on(async {
         match cli.command {
-            Command::Run(args) => run::run(args).await,
+            Command::Run(args) => run::run(*args).await,
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
             Command::Report(args) => report::run(&args),

@@ -17,7 +17,7 @@ pub async fn replay(
     more: &ExecSpec,
     found: &mut Findings,
 ) -> Result<Option<Completion>, Stop> {
-    let Some(recorded) = replay.steps(&bench.dataset, &bench.task.id) else {
+    let Some(recorded) = replay.steps(bench.dataset, &bench.task.id) else {
         let message = format!("the recording {} has no steps for the task", replay.name);
         return Err(Stop::new(FailureClass::Unavailable, Phase::Solve, message));
     };

@@ -96,7 +96,8 @@ fn messages(messages: &[Value]) -> Result<(), Refusal> {
         }
         for call in calls.into_iter().flatten() {
             let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
-            if call["type"] != "function" || call["function"]["name"].as_str().is_none_or(str::is_empty) {
+            let name = call["function"]["name"].as_str().unwrap_or_default();
+            if call["type"] != "function" || !is_name(name) {
                 return Err(at("a tool call that is none"));
             }
             if !serde_json::from_str::<Value>(arguments).is_ok_and(|arguments| arguments.is_object()) {
@@ -108,11 +109,15 @@ fn messages(messages: &[Value]) -> Result<(), Refusal> {
     if open.is_empty() { Ok(()) } else { Err(wrong("the last tool calls have no response messages")) }
 }
 
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !name.is_empty() && name.len() <= 64 && name.chars().all(plain)
+}
+
 fn tool(tool: &Value) -> Result<(), Refusal> {
     let function = &tool["function"];
     let name = function["name"].as_str().unwrap_or_default();
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if tool["type"] != "function" || name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+    if tool["type"] != "function" || !is_name(name) {
         return Err(wrong(format!("tool {name:?}: no function with a proper name")));
     }
     let parameters = &function["parameters"];

@@ -34,6 +34,9 @@ fn one(world: &World, options: &str, script: impl Fn(&Asked) -> Reply + Send + S
     (outcome, attempt)
 }
 
+/// What a model answers.
+type Script = Box<dyn Fn(&Asked) -> Reply + Send + Sync>;
+
 fn end(attempt: &Attempt) -> AgentEnd {
     attempt.agent.as_ref().expect("an agent's record").end
 }
@@ -160,12 +163,13 @@ fn the_model_is_told_the_task_and_what_its_tools_did_and_nothing_else() {
 fn every_way_to_fail_at_a_task_has_its_name() {
     let says = |text: &str| Reply::Says(text.into());
     let broken = || Reply::Calls(vec![("run_command".into(), "{\"command\": \"ec".into())]);
-    let cases: Vec<(AgentEnd, &str, Box<dyn Fn(&Asked) -> Reply + Send + Sync>)> = vec![
+    let cases: Vec<(AgentEnd, &str, Script)> = vec![
         (AgentEnd::NoAction, "", Box::new(move |_| says("I would do this and that."))),
         (AgentEnd::Empty, "", Box::new(|_| Reply::Says(String::new()))),
         (AgentEnd::Refused, "", Box::new(|_| Reply::Refuses("I can't help with that.".into()))),
         (AgentEnd::Malformed, "", Box::new(move |_| broken())),
-        (AgentEnd::Malformed, "", Box::new(|_| Reply::call("rm_rf", json!({})))),
+        (AgentEnd::Malformed, "", Box::new(|_| Reply::call("functions.rm -rf", json!({})))),
+        (AgentEnd::Malformed, "", Box::new(|_| Reply::call("", json!({})))),
         (AgentEnd::Looping, "", Box::new(|_| Reply::run("cat none"))),
         (AgentEnd::TurnLimit, "--max-turns 3", Box::new(|asked| Reply::run(&format!("echo {}", asked.number)))),
         (AgentEnd::TokenLimit, "--max-tokens 900", Box::new(|asked| Reply::run(&format!("echo {}", asked.number)))),
@@ -380,10 +384,13 @@ fn models_are_a_dimension_with_pass_at_k_and_the_cost_of_an_accepted_trial() {
     let begun = AtomicUsize::new(0);
     let gateway = Gateway::start(move |asked| {
         let begins = asked.body["model"] == "scripted-2" && asked.turn() == 0;
-        let gives_up = begins && begun.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+        let gives_up = begins && begun.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
         Reply::Priced(Box::new(if gives_up { Reply::finish() } else { works(asked) }), 0.01)
     });
     let rest = "--dataset tasks --model scripted,scripted-2 --replicates 4 --order sequential";
+    let plan = bench(&world, &gateway, &format!("{rest} --dry-run")).run().exits(0).stdout;
+    assert!(plan.contains("scripted-2") && plan.contains("8 trials"), "{plan}");
+    assert!(gateway.asked().is_empty());
     let outcome = bench(&world, &gateway, rest).run().exits(1);
     assert_shown!("agent-models", outcome.stdout);
     let run = world.run();
