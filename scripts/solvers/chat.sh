@@ -25,7 +25,7 @@ trap 'rm -rf "$state"' EXIT
 umask 077
 # By a file: a key on a command line is seen by everybody.
 printf 'header = "Authorization: Bearer %s"\n' "${CHAT_API_KEY:-}" >"$state/curl"
-export CHAT_STATE=$state CHAT_URL="${CHAT_BASE_URL%/}/chat/completions" CHAT_NAME="$model"
+export CHAT_STATE="$state" CHAT_URL="${CHAT_BASE_URL%/}/chat/completions" CHAT_NAME="$model"
 unset CHAT_API_KEY
 exec python3 -c '
 import json, os, subprocess, sys

@@ -81,7 +81,8 @@ fn uncertain(tag: &Tag, cause: Error) -> Error {
     Error::new(kind, format!("artifact {tag}: it is unknown whether it was made")).because(cause)
 }
 
-/// The artifact of this id.
+/// The artifact of this id: an image that carries our name. One that lost it has been deleted, although the engine keeps
+/// it for as long as a later generation stands on it.
 pub(crate) async fn find(engine: &Engine, call: &Call, id: &str) -> Result<Artifact> {
     let seen = image::inspect(engine, call, id).await?;
     let config = seen.config.and_then(|config| config.labels).unwrap_or_default();
@@ -91,7 +92,12 @@ pub(crate) async fn find(engine: &Engine, call: &Call, id: &str) -> Result<Artif
         created_at: seen.created.as_deref().and_then(observe::timestamp),
         size: seen.size,
     };
-    Ok(facts.artifact())
+    let artifact = facts.artifact();
+    let Some(tag) = &artifact.tag else { return Ok(artifact) };
+    if seen.repo_tags.unwrap_or_default().contains(&artifact_name(tag)) {
+        return Ok(artifact);
+    }
+    Err(Error::new(ErrorKind::NotFound, format!("artifact {}: it was deleted", short(id))))
 }
 
 /// Every artifact whose tag matches.
@@ -132,18 +138,23 @@ impl Facts {
 }
 
 /// Removes an artifact; one that is gone already is confirmed. While a container of any state stands on it the engine
-/// refuses, as it does while the user has given it further names.
+/// refuses.
+///
+/// It is removed by our name and not by its id, which the engine refuses for an image that has other names, or from
+/// which another was made. What still needs its layers then keeps them, and the engine drops them with the last of those.
 pub(crate) async fn delete(engine: &Engine, call: &Call, id: &str) -> Result<Destruction> {
     let id = checked("an artifact", id)?;
-    match find(engine, call, id).await {
-        Ok(artifact) if artifact.tag.is_some() => {}
+    let tag = match find(engine, call, id).await {
+        Ok(Artifact { tag: Some(tag), .. }) => tag,
         Ok(_) => return Err(Error::invalid(format!("image {id} is not an artifact of ours; it is not deleted"))),
         Err(e) if *e.kind() == ErrorKind::NotFound => return Ok(Destruction::Confirmed),
         Err(e) => return Err(e),
-    }
+    };
     let what = format!("artifact {}: delete", short(id));
     let options = RemoveImageOptionsBuilder::new().build();
-    let answer = match raw_request(call, &what, engine.docker.remove_image(id, Some(options), None)).await {
+    let name = artifact_name(&tag);
+    let removal = engine.docker.remove_image(&name, Some(options), None);
+    let answer = match raw_request(call, &what, removal).await {
         Ok(answer) => answer,
         Err(unanswered) => return Ok(Destruction::Unconfirmed { why: unanswered.to_string() }),
     };

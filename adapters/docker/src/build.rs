@@ -9,11 +9,12 @@ use bollard::errors::Error as EngineError;
 use bollard::query_parameters::BuildImageOptionsBuilder;
 use futures_util::StreamExt;
 use sandbox_bench_core::{Call, Error, ErrorKind, Meter, OutputSink, Result, Stream, TailSink};
+use sandbox_bench_kit::archive::{self, TarTask};
+use sandbox_bench_kit::wait::bounded;
 use tar::EntryType;
 
-use crate::client::{Engine, bounded};
+use crate::client::Engine;
 use crate::error;
-use crate::tarstream::{self, TarTask};
 
 /// How much of the build's output an error quotes, in bytes.
 const QUOTED: usize = 2000;
@@ -54,9 +55,9 @@ pub(crate) async fn build(engine: &Engine, call: &Call, build: Build, log: &dyn 
         .rm(true)
         .forcerm(true)
         .build();
-    let (task, context) = archive(build.recipe, call.meter.clone());
+    let (task, stream) = context(build.recipe, call.meter.clone());
     call.meter.api_call();
-    let mut events = engine.docker.build_image(options, None, Some(bollard::body_try_stream(context)));
+    let mut events = engine.docker.build_image(options, None, Some(bollard::body_try_stream(stream)));
     let mut progress = Progress::new(log);
     let ended = bounded(call, &what, async {
         while let Some(event) = events.next().await {
@@ -73,15 +74,15 @@ pub(crate) async fn build(engine: &Engine, call: &Call, build: Build, log: &dyn 
     ended.map_err(|error| progress.failure(&what, error))
 }
 
-fn archive(
+fn context(
     recipe: Recipe,
     meter: Arc<Meter>,
 ) -> (TarTask, impl futures_util::Stream<Item = io::Result<bytes::Bytes>> + Send + 'static) {
-    tarstream::tar(meter, move |builder| match recipe {
-        Recipe::Context(directory, dockerfile) => crate::context::write(builder, &directory, &dockerfile),
+    archive::tar(meter, move |builder| match recipe {
+        Recipe::Context(directory, dockerfile) => archive::write_context(builder, &directory, &dockerfile),
         Recipe::Text(text) => {
-            let header = tarstream::header(EntryType::Regular, 0o644, text.len() as u64, 0);
-            tarstream::append(builder, header, Path::new("Dockerfile"), text.as_bytes())
+            let header = archive::header(EntryType::Regular, 0o644, text.len() as u64, 0);
+            archive::append(builder, header, Path::new("Dockerfile"), text.as_bytes())
                 .map_err(|e| Error::invalid("cannot send the Dockerfile").because(e))
         }
     })

@@ -7,6 +7,7 @@ use bollard::errors::Error as EngineError;
 use bollard::models::SystemInfo;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use sandbox_bench_core::{Call, Error, ErrorKind, Result};
+use sandbox_bench_kit::wait::bounded;
 
 use crate::config::DockerConfig;
 use crate::error;
@@ -83,28 +84,6 @@ pub(crate) async fn raw_request<T>(
 ) -> Result<Result<T, EngineError>> {
     call.meter.api_call();
     bounded(call, what, request).await
-}
-
-/// Waits for `future`, at most until the call's deadline or cancellation.
-pub(crate) async fn bounded<T>(call: &Call, what: &str, future: impl Future<Output = T>) -> Result<T> {
-    tokio::select! {
-        biased;
-        () = call.cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, format!("{what}: cancelled"))),
-        () = tokio::time::sleep_until(call.deadline) => {
-            Err(Error::new(ErrorKind::DeadlineExceeded, format!("{what}: no answer by the deadline")))
-        }
-        done = future => Ok(done),
-    }
-}
-
-/// The same call without the caller's cancellation, for requests whose answer must be known.
-pub(crate) fn uncancelled(call: &Call, limit: Duration) -> Call {
-    call.within(limit).with_cancel(Default::default())
-}
-
-/// A call for bringing to an end what the caller has ended: with a limit of its own, and not cancelled.
-pub(crate) fn winding_up(call: &Call, limit: Duration) -> Call {
-    call.with_limit(limit).with_cancel(Default::default())
 }
 
 /// Checks that `id` can stand in a request path.

@@ -8,11 +8,12 @@ use bollard::query_parameters::{CreateContainerOptionsBuilder, RemoveContainerOp
 use sandbox_bench_core::{
     CacheUse, Call, CreateFacts, Destruction, Error, ErrorKind, OutputSink, Result, SandboxSpec, Source,
 };
+use sandbox_bench_kit::wait::uncancelled;
 
-use crate::client::{Engine, raw_request, request, short, uncancelled};
+use crate::client::{Engine, raw_request, request, short};
 use crate::config::PullPolicy;
 use crate::image::{self, Images, Provided};
-use crate::{container, error, observe};
+use crate::{artifact, container, error, observe};
 
 /// Time to take back what a failed or cancelled create has made.
 const TAKE_BACK_LIMIT: Duration = Duration::from_secs(10);
@@ -28,6 +29,10 @@ pub(crate) async fn create(
     log: &dyn OutputSink,
 ) -> Result<(String, CreateFacts)> {
     let image = image::name(engine, &spec.source)?;
+    if let Source::Artifact(id) = &spec.source {
+        // The engine still has a deleted artifact from which another was made.
+        artifact::find(engine, call, id).await?;
+    }
     let body = container::body(spec, &image, &engine.config)?;
     let source = (&spec.source, spec.environment_limit);
     let pull_first = engine.config.pull == PullPolicy::Always && matches!(spec.source, Source::Image(_) | Source::Base);

@@ -1,21 +1,18 @@
 //! Running one command in a container.
 //!
-//! The command runs under a small shell wrapper (`guest/run.sh`) that frames its output and reports its end; so its own
-//! end is known even if a background process keeps its output open, and there are two witnesses of the exit code.
+//! The command runs under the wrapper of [`sandbox_bench_kit::guest`]; so its own end is known even if a background process
+//! keeps its output open, and there are two witnesses of the exit code.
 
 use std::collections::BTreeMap;
 
 use bollard::exec::StartExecResults;
 use bollard::models::ExecConfig;
 use sandbox_bench_core::{Call, Error, ErrorKind, ExecReport, ExecSpec, OutputSink, Result};
+use sandbox_bench_kit::guest::{self, Streams, Usage, Wrapped};
 
 use crate::client::{Engine, raw_request, short};
-use crate::kill::Mark;
 use crate::session::{Command, Session, not_started};
-use crate::streams::{Streams, Usage};
-use crate::{container, user};
-
-const SCRIPT: &str = include_str!("guest/run.sh");
+use crate::user;
 
 /// Where commands run.
 #[derive(Clone, Copy)]
@@ -35,8 +32,8 @@ impl Target<'_> {
     /// As [`sandbox_bench_core::Sandbox::exec`].
     pub(crate) async fn run(self, call: &Call, spec: &ExecSpec, sink: &dyn OutputSink) -> Result<(ExecReport, Usage)> {
         let Self { engine, container, variables } = self;
-        let (frame, mark) = names();
-        let mut config = config(call, spec, variables, (&frame, mark))?;
+        let Wrapped { argv, frame, mark } = Wrapped::new(spec)?;
+        let mut config = config(call, spec, variables, argv)?;
         config.user = user::resolve(engine, call, container, spec.user.as_deref()).await?;
         let what = format!("container {}: command", short(container));
         let exec = match raw_request(call, &what, engine.docker.create_exec(container, config)).await? {
@@ -57,36 +54,10 @@ impl Target<'_> {
     }
 }
 
-/// A random frame text and the mark that goes with it.
-fn names() -> (String, Mark) {
-    let id = uuid::Uuid::now_v7();
-    let [a, b, c, d, ..] = id.as_u128().to_le_bytes();
-    (id.simple().to_string(), Mark::new(u32::from_le_bytes([a, b, c, d])))
-}
-
-fn config(
-    call: &Call,
-    spec: &ExecSpec,
-    variables: &BTreeMap<String, String>,
-    (frame, mark): (&str, Mark),
-) -> Result<ExecConfig> {
-    if spec.argv.first().is_none_or(String::is_empty) {
-        return Err(Error::invalid("a command needs a program"));
-    }
-    if spec.argv.iter().chain(&spec.cwd).chain(&spec.user).any(|text| text.contains('\0')) {
-        return Err(Error::invalid("a command's arguments, directory and user cannot hold NUL bytes"));
-    }
-    if let Some(cwd) = spec.cwd.as_deref().filter(|cwd| !cwd.starts_with('/')) {
-        return Err(Error::invalid(format!("working directory {cwd:?} is not absolute")));
-    }
-    let mut env = variables.clone();
-    env.extend(spec.resolved_env(call)?);
-    container::check_variables(&env)?;
-    let watch = if spec.keep_background { "0" } else { "1" };
-    let blocks = mark.blocks.to_string();
-    let wrapper = ["/bin/sh", "-c", SCRIPT, "sh", frame, &blocks, watch].into_iter().map(str::to_owned);
+fn config(call: &Call, spec: &ExecSpec, variables: &BTreeMap<String, String>, argv: Vec<String>) -> Result<ExecConfig> {
+    let env = guest::variables(call, variables, spec)?;
     Ok(ExecConfig {
-        cmd: Some(wrapper.chain(spec.argv.iter().cloned()).collect()),
+        cmd: Some(argv),
         env: Some(env.into_iter().map(|(name, value)| format!("{name}={value}")).collect()),
         working_dir: spec.cwd.clone(),
         attach_stdin: Some(spec.stdin.is_some()),

@@ -9,10 +9,11 @@ use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::StreamExt;
 use sandbox_bench_core::{CacheUse, Call, Error, ErrorKind, OutputSink, Result, Source, Stream};
+use sandbox_bench_kit::wait::bounded;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::build::{self, Build, Recipe};
-use crate::client::{Engine, bounded, checked, raw_request, request};
+use crate::client::{Engine, checked, raw_request, request};
 use crate::config::PullPolicy;
 use crate::{error, labels};
 

@@ -7,49 +7,19 @@ use bollard::exec::StartExecResults;
 use bollard::models::ExecConfig;
 use futures_util::StreamExt;
 use sandbox_bench_core::{Call, Result, TreeKill};
+use sandbox_bench_kit::guest::{Manner, Mark, kill_argv, kill_verdict};
+use sandbox_bench_kit::wait::{bounded, winding_up};
 
-use crate::client::{Engine, bounded, request, short, winding_up};
+use crate::client::{Engine, request, short};
 
-const SCRIPT: &str = include_str!("guest/kill.sh");
-/// Time between the request to end and the end by force, in whole seconds of the guest's clock.
-const GRACE_SECONDS: u64 = 2;
-/// After this the script reports what it could not end.
-const GIVE_UP_SECONDS: u64 = 6;
 /// Limit for the whole kill, seen from the host. It may end after the call's deadline: the contract grants a command
 /// ten seconds for winding up.
 const LIMIT: Duration = Duration::from_secs(9);
 
-/// Knows the processes of one command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// The soft file-size limit that they inherit, in the blocks of the guest's shell.
-    pub(crate) blocks: u64,
-    /// Pid of the command's wrapper, if it could not put the mark on itself.
-    pub(crate) unmarked_root: Option<u32>,
-}
-
-impl Mark {
-    /// A mark of its own, from random bits. It is some 4 PiB: no program notices the limit.
-    pub(crate) fn new(random: u32) -> Self {
-        Self { blocks: (1 << 43) + u64::from(random), unmarked_root: None }
-    }
-}
-
-/// How to end them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
-    /// Asked first (SIGTERM), then by force.
-    Asked,
-    /// By force at once.
-    Forced,
-}
-
 /// Ends every process that carries `mark`. Bounded, and not ended by the caller's cancellation.
 pub(crate) async fn tree(engine: &Engine, call: &Call, container: &str, mark: Mark, manner: Manner) -> TreeKill {
-    match run(engine, &winding_up(call, LIMIT), container, mark, manner).await {
-        Ok(answer) if answer.trim() == "gone" && mark.unmarked_root.is_none() => TreeKill::Yes,
-        Ok(answer) if answer.starts_with("left") => TreeKill::No,
-        Ok(_) => TreeKill::Unknown,
+    match run(engine, &winding_up(call, LIMIT), container, kill_argv(mark, manner)).await {
+        Ok(answer) => kill_verdict(&answer, mark),
         Err(error) => {
             tracing::warn!(container = short(container), %error, "a command's processes could not be ended");
             TreeKill::Unknown
@@ -57,14 +27,10 @@ pub(crate) async fn tree(engine: &Engine, call: &Call, container: &str, mark: Ma
     }
 }
 
-async fn run(engine: &Engine, call: &Call, container: &str, mark: Mark, manner: Manner) -> Result<String> {
+async fn run(engine: &Engine, call: &Call, container: &str, argv: Vec<String>) -> Result<String> {
     let what = format!("container {}: end of a command's processes", short(container));
-    let grace = if manner == Manner::Asked { GRACE_SECONDS } else { 0 };
-    let root = mark.unmarked_root.unwrap_or(0);
-    let numbers = [mark.blocks * 512, mark.blocks * 1024, u64::from(root), grace, GIVE_UP_SECONDS];
-    let command = ["/bin/sh", "-c", SCRIPT, "sh"].into_iter().map(str::to_owned);
     let config = ExecConfig {
-        cmd: Some(command.chain(numbers.iter().map(u64::to_string)).collect()),
+        cmd: Some(argv),
         user: Some("0".to_owned()),
         working_dir: Some("/".to_owned()),
         attach_stdout: Some(true),

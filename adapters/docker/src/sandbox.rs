@@ -9,10 +9,10 @@ use sandbox_bench_core::{
     Artifact, Call, Downloaded, ExecReport, ExecSpec, Input, Observation, OutputSink, Result, Sandbox, SandboxRef,
     SnapshotSpec, Uploaded,
 };
+use sandbox_bench_kit::guest::Usage;
 
 use crate::client::Engine;
 use crate::exec::Target;
-use crate::streams::Usage;
 use crate::{artifact, observe, transfer};
 
 /// A running container.

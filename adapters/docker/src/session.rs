@@ -9,14 +9,14 @@ use bollard::errors::Error as EngineError;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use sandbox_bench_core::{Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Result, TreeKill};
+use sandbox_bench_core::{Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Result, Stream, TreeKill};
+use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage};
+use sandbox_bench_kit::wait::winding_up;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
-use crate::client::{Engine, request, short, winding_up};
-use crate::kill::{self, Manner, Mark};
-use crate::streams::{Closed, Streams, Usage};
-use crate::{error, observe};
+use crate::client::{Engine, request, short};
+use crate::{error, kill, observe};
 
 /// How long the end of the streams is awaited once everything of the command has arrived.
 const DRAIN_LIMIT: Duration = Duration::from_millis(200);
@@ -157,7 +157,13 @@ impl<'a> Session<'a> {
         match self.output.next().await {
             Some(Ok(output)) => {
                 self.command.call.meter.received(output.as_ref().len() as u64);
-                self.streams.take(&output);
+                let (stream, bytes) = match &output {
+                    LogOutput::StdErr { message } => (Stream::Stderr, message),
+                    LogOutput::StdOut { message } | LogOutput::StdIn { message } | LogOutput::Console { message } => {
+                        (Stream::Stdout, message)
+                    }
+                };
+                self.streams.take(stream, bytes);
             }
             Some(Err(error)) => {
                 self.over = true;
@@ -263,7 +269,7 @@ impl<'a> Session<'a> {
     /// Why the command was not started.
     async fn refusal(&mut self) -> Error {
         let Command { engine, call, container, .. } = self.command;
-        let text = self.streams.engine_text();
+        let text = self.streams.foreign_text();
         let id = short(container);
         if let Some(error) = error::exec_refused(id, &text) {
             return error;

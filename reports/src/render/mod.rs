@@ -1,7 +1,9 @@
 //! A summary as a person reads it: one aligned table, then what the figures alone do not tell. It claims nothing that the
 //! summary does not hold, and ranks nothing.
 
+mod compare;
 mod duration;
+mod money;
 mod notes;
 
 #[cfg(test)]
@@ -12,18 +14,36 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use sandbox_bench_core::Phase;
 
 use crate::percentile::Durations;
+use crate::stats::Interval;
 use crate::summary::{Cell, Summary};
 
+pub use compare::comparison;
 pub use duration::duration;
+pub use money::{cost, usd};
 
-const HEADER: [&str; 10] =
-    ["backend", "condition", "model", "passed", "create", "ready", "total", "not passed", "proof", "cleanup"];
-
-/// The column that is there only if models are a dimension of the plan.
-const MODEL: usize = 2;
+const HEADER: [&str; 12] = [
+    "backend",
+    "condition",
+    MODEL,
+    "passed",
+    "95 %",
+    "create",
+    "ready",
+    "total",
+    COST,
+    "not passed",
+    "proof",
+    "cleanup",
+];
 
 /// Columns of figures, which are aligned to the right.
-const FIGURES: [&str; 4] = ["passed", "create", "ready", "total"];
+const FIGURES: std::ops::Range<usize> = 3..9;
+
+/// The column that is left out if models are no dimension of the plan.
+const MODEL: &str = "model";
+
+/// The column that is left out if no cost is known.
+const COST: &str = "cost/pass";
 
 /// What a cell shows when there is nothing to tell.
 const NOTHING_TO_TELL: &str = "-";
@@ -31,17 +51,21 @@ const NOTHING_TO_TELL: &str = "-";
 /// The table of a run and the notes beneath it, ending in a newline.
 #[must_use]
 pub fn table(summary: &Summary) -> String {
+    let priced = summary.cells.iter().any(|cell| cell.cost.known_usd.is_some());
+    let models = summary.cells.iter().any(|cell| cell.model.is_some());
+    let wanted = |name: &str| (priced || name != COST) && (models || name != MODEL);
+    let shown: Vec<usize> = (0..).zip(HEADER).filter(|(_, name)| wanted(name)).map(|(index, _)| index).collect();
+    let pick = |all: [String; 12]| {
+        let all = all.into_iter().enumerate();
+        all.filter(|(index, _)| shown.contains(index)).map(|(_, text)| text).collect::<Vec<String>>()
+    };
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    let models = summary.cells.iter().any(|cell| cell.model.is_some());
-    let shown = |index: &usize| models || *index != MODEL;
-    let header: Vec<&str> = (0..).zip(HEADER).filter(|(index, _)| shown(index)).map(|(_, name)| name).collect();
-    table.set_header(header.clone());
-    let cells = |cell| (0..).zip(row(cell)).filter(|(index, _)| shown(index)).map(|(_, text)| text).collect::<Vec<_>>();
-    table.add_rows(summary.cells.iter().map(cells));
-    for (name, column) in header.iter().zip(table.column_iter_mut()) {
+    table.set_header(pick(HEADER.map(str::to_owned)));
+    table.add_rows(summary.cells.iter().map(|cell| pick(row(cell))));
+    for (column, index) in table.column_iter_mut().zip(&shown) {
         column.set_padding((0, 2));
-        if FIGURES.contains(name) {
+        if FIGURES.contains(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -58,7 +82,7 @@ pub fn table(summary: &Summary) -> String {
     text
 }
 
-fn row(cell: &Cell) -> [String; 10] {
+fn row(cell: &Cell) -> [String; 12] {
     let trials = &cell.trials;
     let failures = trials.failures.iter().map(|(class, n)| (*n, class.as_str()));
     let not_passed =
@@ -70,13 +94,21 @@ fn row(cell: &Cell) -> [String; 10] {
         cell.condition.to_string(),
         cell.model.clone().unwrap_or_default(),
         format!("{}/{}", trials.accepted, trials.runnable()),
+        cell.accepted_share.map_or_else(|| NOTHING_TO_TELL.to_owned(), percents),
         times(cell.completed(Phase::Create)),
         times(cell.completed(Phase::Ready)),
         times(cell.total.accepted),
+        cost(&cell.cost),
         counts(not_passed),
         counts(proof),
         counts(cleanup),
     ]
+}
+
+/// "82–100 %"
+fn percents(interval: Interval) -> String {
+    let percent = |end: Option<f64>, beyond: f64| end.unwrap_or(beyond) * 100.0;
+    format!("{:.0}–{:.0} %", percent(interval.low, 0.0), percent(interval.high, 1.0))
 }
 
 fn times(durations: Option<Durations>) -> String {

@@ -9,8 +9,14 @@ use sandbox_bench_core::evidence::{Attempt, CleanupEntry, CleanupState, Event, M
 use sandbox_bench_core::{CacheUse, Condition, ConditionProof, Decision, FailureClass, Phase};
 
 use super::agents::{self, AgentFigures, ReplayFigures};
-use super::{CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, Summary, TotalTimes, Trials};
+use super::times::TaskTimes;
+use super::{
+    CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, RatesUsed, Summary, TotalTimes, Trials, times,
+};
+use crate::cost::{CostTally, RateCard, price};
 use crate::percentile::Durations;
+use crate::stats::proportion::wilson;
+use crate::stats::{Bootstrap, Time};
 
 /// Condenses the events of a run, given in the order of its journal.
 #[derive(Debug)]
@@ -25,6 +31,7 @@ pub struct SummaryBuilder {
     interrupted: bool,
     unknown_events: BTreeMap<String, u64>,
     manifest: Manifest,
+    rates: RateCard,
 }
 
 /// The state of a trial after its last recorded attempt.
@@ -60,9 +67,9 @@ impl End {
 }
 
 impl SummaryBuilder {
-    /// Begins the summary of the run with this manifest.
+    /// Begins the summary of the run with this manifest; costs are estimated by `rates`.
     #[must_use]
-    pub fn new(manifest: Manifest) -> Self {
+    pub fn new(manifest: Manifest, rates: RateCard) -> Self {
         let cells: Vec<CellBuilder> = manifest
             .backends
             .iter()
@@ -87,6 +94,7 @@ impl SummaryBuilder {
             interrupted: false,
             unknown_events: BTreeMap::new(),
             manifest,
+            rates,
         }
     }
 
@@ -126,7 +134,7 @@ impl SummaryBuilder {
         trial.judged = attempt.verdict.as_ref().is_some_and(|v| v.decision != Decision::Undecided);
         self.tags.insert(hash(&attempt.tag), index);
         if let Some(cell) = self.cells.get_mut(index) {
-            cell.attempt(attempt, end);
+            cell.attempt(attempt, end, &self.rates);
         }
     }
 
@@ -158,6 +166,7 @@ impl SummaryBuilder {
             () if totals.rejected > 0 => Outcome::Rejected,
             () => Outcome::Accepted,
         };
+        let ranking = times::ranking(&self.cells);
         Summary {
             schema_version: SCHEMA_VERSION.to_owned(),
             run: self.manifest.run,
@@ -168,6 +177,8 @@ impl SummaryBuilder {
             finished: self.finished,
             totals,
             cleanup,
+            rates: RatesUsed::of(&self.rates),
+            ranking,
             cells: self.cells.into_iter().map(|cell| cell.finish(planned)).collect(),
             unknown_events: self.unknown_events,
         }
@@ -198,7 +209,7 @@ fn count_cleanup(counts: &mut CleanupCounts, state: CleanupState) {
 }
 
 /// A hash that is the same in every process.
-fn hash(value: &impl Hash) -> u64 {
+pub(crate) fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
@@ -206,10 +217,10 @@ fn hash(value: &impl Hash) -> u64 {
 
 /// The figures of one cell in the making.
 #[derive(Debug)]
-struct CellBuilder {
-    backend: String,
-    condition: Condition,
-    model: Option<String>,
+pub(super) struct CellBuilder {
+    pub(super) backend: String,
+    pub(super) condition: Condition,
+    pub(super) model: Option<String>,
     trials: Trials,
     /// Of each task, by its hash: trials with a verdict, and accepted ones.
     tasks: BTreeMap<u64, (u64, u64)>,
@@ -224,6 +235,10 @@ struct CellBuilder {
     first_create: Option<(Timestamp, u64)>,
     proof: ProofCounts,
     cleanup: CleanupCounts,
+    cost: CostTally,
+    /// Times of accepted attempts, and of all to a verdict, by task.
+    accepted_by_task: TaskTimes,
+    pub(super) to_verdict: TaskTimes,
 }
 
 impl CellBuilder {
@@ -244,6 +259,9 @@ impl CellBuilder {
             first_create: None,
             proof: ProofCounts::default(),
             cleanup: CleanupCounts::default(),
+            cost: CostTally::default(),
+            accepted_by_task: TaskTimes::default(),
+            to_verdict: TaskTimes::default(),
         }
     }
 
@@ -256,7 +274,7 @@ impl CellBuilder {
         }
     }
 
-    fn attempt(&mut self, attempt: &Attempt, end: End) {
+    fn attempt(&mut self, attempt: &Attempt, end: End, rates: &RateCard) {
         agents::add(&mut self.agent, &mut self.replay, attempt);
         for (phase, (completed, failed)) in Phase::ALL.iter().zip(&mut self.phases) {
             if let Some(duration) = attempt.phase_us(*phase) {
@@ -264,13 +282,28 @@ impl CellBuilder {
                 if ok { completed.push(duration) } else { failed.push(duration) }
             }
         }
+        if let Some(cost) = price(attempt, rates) {
+            self.cost.add(&cost);
+        }
+        let task = hash(&(&attempt.trial.dataset, &attempt.trial.task));
+        let total = Time::seen(attempt.total_us as f64);
         match end {
-            End::Accepted => self.accepted.push(attempt.total_us),
-            End::Rejected => self.rejected.push(attempt.total_us),
+            End::Accepted => {
+                self.accepted.push(attempt.total_us);
+                self.accepted_by_task.add(task, total);
+                self.to_verdict.add(task, total);
+            }
+            End::Rejected => {
+                self.rejected.push(attempt.total_us);
+                self.to_verdict.add(task, total);
+            }
             // Nothing was tried, so nothing took time.
             End::Failed(FailureClass::Unavailable) => {}
             End::Failed(_) if attempt.phases.is_empty() => {}
-            End::Failed(_) => self.failed.push(attempt.total_us),
+            End::Failed(_) => {
+                self.failed.push(attempt.total_us);
+                self.to_verdict.add(task, times::unfinished(attempt, attempt.total_us));
+            }
         }
         if let Some(create) = attempt.phase_us(Phase::Create)
             && self.first_create.is_none_or(|(at, _)| attempt.started_at < at)
@@ -301,14 +334,18 @@ impl CellBuilder {
             })
             .filter(|times| times.completed.is_some() || times.failed.is_some())
             .collect();
+        let trials = Trials { planned, ..self.trials };
         Cell {
             backend: self.backend,
             condition: self.condition,
             model: self.model,
             pass_at: agents::pass_at(&self.tasks.into_values().collect::<Vec<_>>()),
-            agent: agents::finish(self.agent, self.trials.accepted),
+            agent: agents::finish(self.agent, trials.accepted),
             replay: self.replay,
-            trials: Trials { planned, ..self.trials },
+            accepted_share: wilson(trials.accepted, trials.runnable(), Bootstrap::default().confidence),
+            cost: self.cost.finish(trials.accepted),
+            total_p50: self.accepted_by_task.median(),
+            trials,
             environment: self.environment,
             phases,
             total: TotalTimes {

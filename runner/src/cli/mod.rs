@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod backends;
+mod compare;
 mod dataset;
 mod models;
 mod options;
@@ -55,6 +56,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Write what a solver did in an earlier run as a recording, to repeat it on any backend.
     Record(record::RecordArgs),
+    /// Tell what changed between two runs, or two cells of a run.
+    Compare(compare::CompareArgs),
     /// End what dead runs left behind at the backends.
     Reap(reap::ReapArgs),
     /// List and delete warm artifacts.
@@ -81,6 +84,7 @@ pub fn main() -> ExitCode {
             Command::Dataset(args) => dataset::run(args).await,
             Command::Report(args) => report::run(&args),
             Command::Record(args) => record::run(&args),
+            Command::Compare(args) => compare::run(&args),
             Command::Reap(args) => reap::run(args).await,
             Command::Artifacts(args) => artifacts::run(args).await,
             Command::Backends(args) => backends::run(args).await,

@@ -10,11 +10,11 @@ fi
 python=$(command -v python3.12 || true)
 if [ -n "$python" ]; then
     "$python" -m venv /opt/solver
-    /opt/solver/bin/pip install --quiet --disable-pip-version-check openhands==OHVERSION
+    /opt/solver/bin/pip install --quiet --disable-pip-version-check openhands==1.16.0
 else
     python3 -m venv /opt/uv
     /opt/uv/bin/pip install --quiet --disable-pip-version-check uv
     UV_PYTHON_INSTALL_DIR=/opt/python /opt/uv/bin/uv venv --quiet --python 3.12 /opt/solver
-    VIRTUAL_ENV=/opt/solver /opt/uv/bin/uv pip install --quiet openhands==OHVERSION
+    VIRTUAL_ENV=/opt/solver /opt/uv/bin/uv pip install --quiet openhands==1.16.0
 fi
 /opt/solver/bin/openhands --help >/dev/null

@@ -82,7 +82,9 @@ async fn clean(harness: &Harness) -> Check {
     left.extend(harness.found(query.clone()).await?.into_iter().map(|id| format!("sandbox {id}")));
     if harness.can().snapshot || harness.can().build_artifact {
         for artifact in harness.backend.artifacts(&call, &query).await? {
-            harness.backend.delete_artifact(&call, &artifact.id).await?;
+            if let Destruction::Unconfirmed { why } = harness.backend.delete_artifact(&call, &artifact.id).await? {
+                left.push(format!("artifact {}: {why}", artifact.id));
+            }
         }
         let artifacts = harness.backend.artifacts(&call, &query).await?;
         left.extend(artifacts.into_iter().map(|artifact| format!("artifact {}", artifact.id)));

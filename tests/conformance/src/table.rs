@@ -41,6 +41,7 @@ macro_rules! behaviours {
 }
 
 const ALWAYS: Selector = |_| None;
+const BINARY: Selector = |can| missing(can.binary_output, "output is text");
 const STDIN: Selector = |can| missing(can.stdin, "commands take no stdin");
 const ROOT: Selector = |can| missing(can.root_user, "commands cannot run as root");
 const USERS: Selector = |can| missing(can.non_root_user, "commands cannot run as another user");
@@ -92,7 +93,7 @@ behaviours! {
 
     output::the_streams_are_apart if ALWAYS => "stdout and stderr are told apart, or all is stdout";
     output::order_is_kept_within_each_stream if ALWAYS => "10 000 lines in their order";
-    output::every_byte_value_survives if ALWAYS => "binary output is not touched";
+    output::every_byte_value_survives if BINARY => "binary output is not touched";
     output::lines_split_anywhere_are_joined_again if ALWAYS => "a character may be cut between two writes";
     output::a_flood_is_bounded_and_flagged if ALWAYS => "50 MB through 1 MiB: head, tail, gap and counts";
     output::a_limit_of_nothing_still_counts if ALWAYS => "no bytes are delivered, but their loss is told";
@@ -176,6 +177,7 @@ behaviours! {
     artifacts::clones_share_nothing if SNAPSHOT => "neither with each other nor with later ones";
     artifacts::the_original_goes_on_apart if GOES_ON => "changes pass in neither direction";
     artifacts::a_clone_can_be_saved_again if SNAPSHOT => "two generations, both usable";
+    artifacts::generations_are_deleted_in_any_order if SNAPSHOT => "the first goes, the second stays usable";
     artifacts::a_clone_says_what_it_started_from if SNAPSHOT => "the resolved source is the artifact's id";
     artifacts::settings_of_the_original_are_not_in_the_clone if SNAPSHOT => "variables are not baked in";
     artifacts::artifacts_are_listed_with_tag_and_fingerprint if SNAPSHOT => "by id and by tag, from any connection";

@@ -93,6 +93,25 @@ pub async fn a_clone_can_be_saved_again(h: &Harness) -> Check {
     same("the first generation", h.sh(&clone_of(h, &first).await?, STATE).await?, "original".into())
 }
 
+pub async fn generations_are_deleted_in_any_order(h: &Harness) -> Check {
+    let (s, first) = original(h).await?;
+    let clone = clone_of(h, &first).await?;
+    h.sh(&clone, "echo second >> /conformance/state").await?;
+    let second = snapshot(h, &clone).await?;
+    h.destroy(&clone).await?;
+    h.destroy(&s).await?;
+    for _ in 0..2 {
+        same("delete", h.backend.delete_artifact(&h.call(), &first.id).await?, Destruction::Confirmed)?;
+        refused("looking the first up", h.backend.artifact(&h.call(), &first.id).await, &["not_found"])?;
+    }
+    let spec = SandboxSpec { source: Source::Artifact(first.id), ..h.spec() };
+    refused("create from the first", h.create(&spec).await, &["not_found"])?;
+    let later = clone_of(h, &second).await?;
+    same("the second generation", h.sh(&later, STATE).await?, "original\nsecond".into())?;
+    h.destroy(&later).await?;
+    same("delete", h.backend.delete_artifact(&h.call(), &second.id).await?, Destruction::Confirmed)
+}
+
 pub async fn a_clone_says_what_it_started_from(h: &Harness) -> Check {
     let (_s, artifact) = original(h).await?;
     let created = created_from(h, &artifact).await?;

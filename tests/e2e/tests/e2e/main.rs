@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod agent;
+mod compare;
 mod dataset;
 mod disk;
 mod docker;
