@@ -67,8 +67,6 @@ pub struct RunArgs {
     /// Time limit of the verifier in seconds [default: the task's].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     verifier_timeout: Option<u64>,
-    #[command(flatten)]
-    models: ModelOptions,
     /// Where the run directory is made.
     #[arg(long, default_value = "results", value_name = "DIR")]
     results: PathBuf,
@@ -83,6 +81,9 @@ pub struct RunArgs {
     /// Show no progress.
     #[arg(short, long)]
     quiet: bool,
+    // Last: what follows would be under its heading.
+    #[command(flatten)]
+    models: ModelOptions,
 }
 
 impl RunArgs {
