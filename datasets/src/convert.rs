@@ -1,5 +1,6 @@
 //! Writing a data set in another container.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -149,8 +150,9 @@ impl Output<'_> {
 
     /// Copies the directory that stands for a SWE-smith image, once.
     fn environment(&self, task: &Task) -> Result<(), ConvertError> {
-        let ImageSpec::Dockerfile { context, .. } = &task.environment.image else { return Ok(()) };
-        let Some(key) = context.root.file_name() else { return Ok(()) };
+        // Where images come first, the environment says that they can be had.
+        let ImageSpec::Dockerfile { manifest, context, .. } = &task.environment.image else { return Ok(()) };
+        let Some(key) = manifest.as_ref().map(OsStr::new).or(context.root.file_name()) else { return Ok(()) };
         let to = self.out.join("environments").join(key);
         if to.exists() { Ok(()) } else { self.copy(&context.root, &to) }
     }

@@ -1,10 +1,13 @@
-//! `bench.toml`: settings of the backends. What the command line says wins.
+//! `bench.toml`: settings of the backends. What the command line says wins. Described for users in
+//! `docs/configuration.md`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::Deserialize;
+
+use crate::bases::Bases;
 
 /// The configuration file that is read when it lies in the current directory.
 pub const DEFAULT_FILE: &str = "bench.toml";
@@ -15,6 +18,8 @@ pub const DEFAULT_FILE: &str = "bench.toml";
 pub struct Config {
     /// Settings by backend name; each adapter's README lists its own.
     pub backend: BTreeMap<String, toml::Table>,
+    /// What stands in for images, by backend name.
+    pub recipes: BTreeMap<String, Bases>,
     /// The file that it was read from.
     #[serde(skip)]
     pub file: Option<PathBuf>,

@@ -5,6 +5,7 @@
 //! * `journal`, `outputs`: what is written down;
 //! * `progress`: what a person sees meanwhile.
 
+mod bases;
 pub mod cli;
 mod config;
 mod connect;

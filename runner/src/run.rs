@@ -24,7 +24,7 @@ use crate::journal::Journal;
 use crate::outputs::{OutputStore, Secrets};
 use crate::pack::PackCache;
 use crate::plan::{self, Order, TaskName};
-use crate::planned::PlannedTask;
+use crate::planned::{PlannedTask, Targets};
 use crate::progress::Progress;
 use crate::solver::Solver;
 use crate::trial::{Context, Limits};
@@ -118,7 +118,8 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
     let mut datasets = Vec::new();
     for dataset in &request.tasks.datasets {
         let dataset = Arc::new(open(dataset, &request.tasks)?);
-        let mut selected = read(&dataset, request, &backends, &mut problems)?;
+        let on = Targets { backends: &backends, bases: &config.recipes };
+        let mut selected = read(&dataset, request, &on, &mut problems)?;
         datasets.push(record(&dataset, &selected));
         names.extend(selected.iter().map(|task| task.name.clone()));
         for task in selected.drain(..) {
@@ -146,7 +147,7 @@ pub fn open(name: &str, selection: &TaskSelection) -> Result<Dataset, Fault> {
 fn read(
     dataset: &Arc<Dataset>,
     request: &Request,
-    backends: &Backends,
+    on: &Targets<'_>,
     problems: &mut Vec<String>,
 ) -> Result<Vec<PlannedTask>, Fault> {
     let include = globs(&request.tasks.include)?;
@@ -162,7 +163,7 @@ fn read(
                 seen.push(entry.id.clone());
             }
             let wanted = include.as_ref().is_none_or(|globs| globs.is_match(&entry.id));
-            wanted.then(|| PlannedTask::new(dataset, entry, backends, &request.solver)).transpose()
+            wanted.then(|| PlannedTask::new(dataset, entry, on, &request.solver)).transpose()
         });
         match planned {
             Ok(Some(task)) => selected.push(task),
