@@ -33,6 +33,8 @@ pub enum Target {
 pub struct Converted {
     /// Tasks written.
     pub tasks: u64,
+    /// Tasks left out.
+    pub left_out: u64,
     /// Files written, or the directory that holds the task directories.
     pub written: Vec<PathBuf>,
 }
@@ -60,6 +62,11 @@ pub fn convert(
     out: &Path,
     mut problem: impl FnMut(Problem),
 ) -> Result<Converted, ConvertError> {
+    let mut left_out = 0;
+    let mut problem = |found| {
+        left_out += 1;
+        problem(found);
+    };
     let mut output = Output { out, target, tasks: None, bugs: None, count: 0 };
     for entry in dataset.entries() {
         let entry = match entry {
@@ -81,7 +88,7 @@ pub fn convert(
             Err(found) => problem(found),
         }
     }
-    output.finish()
+    output.finish().map(|converted| Converted { left_out, ..converted })
 }
 
 struct Output<'a> {
@@ -169,7 +176,7 @@ impl Output<'_> {
     }
 
     fn finish(self) -> Result<Converted, ConvertError> {
-        let mut converted = Converted { tasks: self.count, written: Vec::new() };
+        let mut converted = Converted { tasks: self.count, ..Converted::default() };
         if self.target == Target::Directories {
             converted.written.push(self.out.to_owned());
         }

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use sandbox_bench_registry::KNOWN;
 use serde::Deserialize;
 
 use crate::bases::Bases;
@@ -38,6 +39,13 @@ impl Config {
         };
         let text = std::fs::read_to_string(&path).with_context(|| format!("configuration {}", path.display()))?;
         let config: Self = toml::from_str(&text).with_context(|| format!("configuration {}", path.display()))?;
+        for name in config.backend.keys().chain(config.recipes.keys()) {
+            if KNOWN.iter().all(|known| known.name != name) {
+                let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+                let names = names.join(", ");
+                bail!("configuration {}: unknown backend {name:?} (known backends: {names})", path.display());
+            }
+        }
         Ok(Self { file: Some(path), ..config })
     }
 

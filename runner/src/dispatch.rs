@@ -226,7 +226,7 @@ impl Dispatcher<'_> {
         attempt.last = !again;
         self.context.journal.commit(Event::AttemptFinished { attempt: Box::new(attempt.clone()) }).await?;
         self.passes += u64::from(attempt.accepted());
-        self.progress.finished(&attempt);
+        self.progress.finished(&attempt, other_way);
         if again {
             let queue = self.queues.entry(waiting.key.backend.clone()).or_default();
             queue.push_front(Waiting { attempt: waiting.attempt + 1, ..waiting });

@@ -14,7 +14,7 @@ use sandbox_bench_datasets::task::{Environment, FileSet, ImageSpec, Recipe, Reci
 use crate::bases::Bases;
 
 /// Image that stands for "any Linux userland" on backends that start from images.
-const GENERAL_IMAGE: &str = "debian:bookworm-slim";
+pub const GENERAL_IMAGE: &str = "debian:bookworm-slim";
 
 /// How a task runs on one backend.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ pub mod cli;
 mod config;
 mod connect;
 mod dispatch;
+mod doctor;
 mod environment;
 mod exit;
 mod host;

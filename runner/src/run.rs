@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use jiff::Timestamp;
 use sandbox_bench_core::digest::Hasher;
-use sandbox_bench_core::evidence::{DatasetRecord, Event, Manifest, PlanSettings, SCHEMA_VERSION, TrialKey};
+use sandbox_bench_core::evidence::{DatasetRecord, Event, Listing, Manifest, PlanSettings, SCHEMA_VERSION, TrialKey};
 use sandbox_bench_core::{Backend, Condition};
 use sandbox_bench_datasets::{Dataset, Format, OpenOptions};
 use sandbox_bench_reports::{derived, files, summary::Summary};
@@ -116,21 +116,32 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
     let mut names = Vec::new();
     let mut problems = Vec::new();
     let mut datasets = Vec::new();
-    for dataset in &request.tasks.datasets {
-        let dataset = Arc::new(open(dataset, &request.tasks)?);
+    let mut unmatched = Globs::new(&request.tasks.include)?;
+    let mut given: BTreeMap<String, &String> = BTreeMap::new();
+    for path in &request.tasks.datasets {
+        let dataset = Arc::new(open(path, &request.tasks)?);
+        if let Some(earlier) = given.insert(dataset.name().to_owned(), path) {
+            return Err(named_twice(dataset.name(), earlier, path));
+        }
         let on = Targets { backends: &backends, bases: &config.recipes };
-        let mut selected = read(&dataset, request, &on, &mut problems)?;
+        let selected = read(&dataset, request, &mut unmatched, &on, &mut problems)?;
         datasets.push(record(&dataset, &selected));
         names.extend(selected.iter().map(|task| task.name.clone()));
-        for task in selected.drain(..) {
-            if tasks.insert(task.name.clone(), Arc::new(task)).is_some() {
-                return Err(Fault::usage(anyhow!("the data set {} is named twice", dataset.name())));
-            }
-        }
+        tasks.extend(selected.into_iter().map(|task| (task.name.clone(), Arc::new(task))));
     }
+    unmatched.check(request.tasks.limit.is_none() || tasks.is_empty())?;
     let trials =
         plan::expand(&request.backends, &request.conditions, &names, request.replicates, request.order, request.seed);
     Ok(Plan { run, backends, tasks, trials, problems, datasets })
+}
+
+/// Trials are told apart by the name of their data set, so two of one name cannot be in one run.
+fn named_twice(name: &str, earlier: &str, path: &str) -> Fault {
+    Fault::usage(if earlier == path {
+        anyhow!("the data set {path} is named twice; name it once, and use --replicates to run its tasks again")
+    } else {
+        anyhow!("{earlier} and {path} are both called {name}; rename one of them, or run them one after the other")
+    })
 }
 
 /// Opens a data set.
@@ -147,23 +158,18 @@ pub fn open(name: &str, selection: &TaskSelection) -> Result<Dataset, Fault> {
 fn read(
     dataset: &Arc<Dataset>,
     request: &Request,
+    globs: &mut Globs,
     on: &Targets<'_>,
     problems: &mut Vec<String>,
 ) -> Result<Vec<PlannedTask>, Fault> {
-    let include = globs(&request.tasks.include)?;
     let mut selected = Vec::new();
-    let mut seen = Vec::new();
     let before = problems.len();
     for entry in dataset.entries() {
         if request.tasks.limit.is_some_and(|limit| selected.len() >= limit) {
             break;
         }
         let planned = entry.and_then(|entry| {
-            if seen.len() < 5 {
-                seen.push(entry.id.clone());
-            }
-            let wanted = include.as_ref().is_none_or(|globs| globs.is_match(&entry.id));
-            wanted.then(|| PlannedTask::new(dataset, entry, on, &request.solver)).transpose()
+            globs.want(&entry.id).then(|| PlannedTask::new(dataset, entry, on, &request.solver)).transpose()
         });
         match planned {
             Ok(Some(task)) => selected.push(task),
@@ -171,27 +177,56 @@ fn read(
             Err(problem) => problems.push(problem.to_string()),
         }
     }
-    if selected.is_empty() {
-        let why = if seen.is_empty() || problems.len() > before {
-            problems.get(before).cloned().unwrap_or_else(|| "it holds no task".into())
-        } else {
-            let globs = request.tasks.include.join(", ");
-            format!("no task id matches {globs}; there are, among others: {}", seen.join(", "))
-        };
+    if selected.is_empty() && request.tasks.include.is_empty() {
+        let why = problems.get(before).cloned().unwrap_or_else(|| "it holds no task".into());
         return Err(Fault::usage(anyhow!("data set {}: {why}", dataset.name())));
     }
     Ok(selected)
 }
 
-fn globs(patterns: &[String]) -> Result<Option<GlobSet>, Fault> {
-    if patterns.is_empty() {
-        return Ok(None);
+/// The globs of `--task`, and what came of each.
+struct Globs {
+    set: GlobSet,
+    /// The patterns, and whether a task was found for each.
+    patterns: Vec<(String, bool)>,
+    /// Ids that are there, the first of them.
+    seen: Vec<String>,
+}
+
+impl Globs {
+    fn new(patterns: &[String]) -> Result<Self, Fault> {
+        let mut builder = GlobSetBuilder::new();
+        for pattern in patterns {
+            builder.add(Glob::new(pattern).map_err(Fault::usage)?);
+        }
+        let set = builder.build().map_err(Fault::usage)?;
+        Ok(Self { set, patterns: patterns.iter().map(|pattern| (pattern.clone(), false)).collect(), seen: Vec::new() })
     }
-    let mut builder = GlobSetBuilder::new();
-    for pattern in patterns {
-        builder.add(Glob::new(pattern).map_err(Fault::usage)?);
+
+    /// True if the task is selected.
+    fn want(&mut self, id: &str) -> bool {
+        if self.seen.len() < 3 {
+            self.seen.push(id.to_owned());
+        }
+        let matches = self.set.matches(id);
+        for &index in &matches {
+            if let Some((_, found)) = self.patterns.get_mut(index) {
+                *found = true;
+            }
+        }
+        self.patterns.is_empty() || !matches.is_empty()
     }
-    builder.build().map(Some).map_err(Fault::usage)
+
+    /// Complains of globs that select nothing, if all tasks were looked at.
+    fn check(&self, complete: bool) -> Result<(), Fault> {
+        let vain: Vec<&str> =
+            self.patterns.iter().filter(|(_, found)| !found).map(|(pattern, _)| pattern.as_str()).collect();
+        if vain.is_empty() || !complete {
+            return Ok(());
+        }
+        let there = if self.seen.is_empty() { "no valid task".to_owned() } else { self.seen.join(", ") };
+        Err(Fault::usage(anyhow!("no task id matches {}; there are, among others: {there}", vain.join(", "))))
+    }
 }
 
 fn record(dataset: &Dataset, tasks: &[PlannedTask]) -> DatasetRecord {
@@ -216,7 +251,9 @@ pub fn cache_dir() -> Result<PathBuf, Fault> {
     Ok(base.join("sandbox-bench"))
 }
 
-fn new_run_id() -> String {
+/// A new id for a run.
+#[must_use]
+pub fn new_run_id() -> String {
     let random = uuid::Uuid::now_v7().simple().to_string();
     format!("{}-{}", Timestamp::now().strftime("%Y%m%d-%H%M%S"), &random[random.len() - 4..])
 }
@@ -304,6 +341,10 @@ fn manifest(request: &Request, plan: &Plan) -> Manifest {
         },
         trials: plan.trials.len() as u64,
         forwarded_env: request.forward.clone(),
+        left_out: plan.problems.iter().fold(Listing::default(), |mut left_out, problem| {
+            left_out.add(|| problem.clone());
+            left_out
+        }),
     }
 }
 

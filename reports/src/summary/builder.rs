@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
-use sandbox_bench_core::evidence::{Attempt, CleanupEntry, CleanupState, Event, Manifest, SCHEMA_VERSION};
+use sandbox_bench_core::evidence::{Attempt, CleanupEntry, CleanupState, Event, Listing, Manifest, SCHEMA_VERSION};
 use sandbox_bench_core::{CacheUse, Condition, ConditionProof, Decision, FailureClass, Phase};
 
 use super::{CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, Summary, TotalTimes, Trials};
@@ -23,6 +23,7 @@ pub struct SummaryBuilder {
     finished: bool,
     interrupted: bool,
     unknown_events: BTreeMap<String, u64>,
+    disagreements: Listing,
     manifest: Manifest,
 }
 
@@ -76,6 +77,7 @@ impl SummaryBuilder {
             finished: false,
             interrupted: false,
             unknown_events: BTreeMap::new(),
+            disagreements: Listing::default(),
             manifest,
         }
     }
@@ -108,6 +110,15 @@ impl SummaryBuilder {
         trial.attempts += 1;
         trial.end = end;
         self.tags.insert(hash(&attempt.tag), index);
+        // A sandbox that serves many trials has a tag of its own.
+        if let Some(sandbox) = &attempt.sandbox {
+            self.tags.insert(hash(&sandbox.tag), index);
+        }
+        let against = attempt.verdict.as_ref().map(|verdict| verdict.disagreements.as_slice()).unwrap_or_default();
+        if !against.is_empty() && attempt.failure.as_ref().is_none_or(|f| f.class != FailureClass::Verifier) {
+            let words = || format!("{backend} {condition} {}: {}", attempt.trial.task, against.join("; "));
+            self.disagreements.add(words);
+        }
         if let Some(cell) = self.cells.get_mut(index) {
             cell.attempt(attempt, end);
         }
@@ -150,6 +161,8 @@ impl SummaryBuilder {
             finished: self.finished,
             totals,
             cleanup,
+            left_out: self.manifest.left_out,
+            disagreements: self.disagreements,
             cells: self.cells.into_iter().map(|cell| cell.finish(planned)).collect(),
             unknown_events: self.unknown_events,
         }

@@ -19,6 +19,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use sandbox_bench_core::evidence::Listing;
 use sandbox_bench_core::{Condition, Phase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,12 @@ pub struct Summary {
     pub totals: Trials,
     /// Everything that the run created, sandboxes and warm artifacts, also of unfinished attempts.
     pub cleanup: CleanupCounts,
+    /// Tasks that are not valid and were left out of the plan.
+    #[serde(default, skip_serializing_if = "Listing::is_empty")]
+    pub left_out: Listing,
+    /// Attempts whose verdict has facts against it, with these facts.
+    #[serde(default, skip_serializing_if = "Listing::is_empty")]
+    pub disagreements: Listing,
     /// Figures by backend and condition, in the order of the manifest.
     pub cells: Vec<Cell>,
     /// Journal lines that this program did not understand, by event: they are of a newer minor schema version.
