@@ -1,6 +1,7 @@
 //! The binary as a user runs it.
 #![allow(clippy::unwrap_used)]
 
+mod backends;
 mod dataset;
 mod disk;
 mod docker;
@@ -12,6 +13,7 @@ mod options;
 mod pipes;
 mod plan;
 mod prewarm;
+mod recipes;
 mod solver;
 mod unavailable;
 mod usage;
