@@ -1,13 +1,17 @@
 //! Whether a backend can be used from here: configuration, credentials, reachability, clock, quota, and one command in one
 //! sandbox, which is removed again. Works for every adapter, as it asks nothing but the contract.
+//!
+//! There is no journal: should this process die, the sandbox has a tag of ours, by which `reap --all-on` finds it, and a
+//! short life at the backend.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
 use sandbox_bench_core::{
-    Backend, Call, Destruction, Error, ErrorKind, ExecSpec, NetworkPolicy, Preflight, SandboxRef, SandboxSpec, Source,
-    Stream, Tag, TagQuery, TailSink,
+    Backend, Call, Destruction, Error, ErrorKind, ExecSpec, Grants, NetworkPolicy, Preflight, SandboxRef, SandboxSpec,
+    Source, Stream, Tag, TagQuery, TailSink,
 };
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -120,7 +124,7 @@ pub async fn examine(name: &str, config: &Config, run: &str, interrupt: &Cancell
             return diagnosis.end();
         }
     }
-    one_command(&mut diagnosis, backend.as_ref(), &call, run).await;
+    one_command(&mut diagnosis, backend.as_ref(), run, interrupt).await;
     diagnosis.end()
 }
 
@@ -153,7 +157,7 @@ fn told(diagnosis: &mut Diagnosis, backend: &dyn Backend, preflight: &Preflight)
 }
 
 /// Makes a sandbox, runs a command in it, and ends it.
-async fn one_command(diagnosis: &mut Diagnosis, backend: &dyn Backend, call: &Call, run: &str) {
+async fn one_command(diagnosis: &mut Diagnosis, backend: &dyn Backend, run: &str, interrupt: &CancellationToken) {
     let capabilities = &backend.info().capabilities;
     let source = if capabilities.base { Source::Base } else { Source::Image(GENERAL_IMAGE.to_owned()) };
     let tag = Tag::new(run, "sandbox");
@@ -164,7 +168,8 @@ async fn one_command(diagnosis: &mut Diagnosis, backend: &dyn Backend, call: &Ca
         spec.network = NetworkPolicy::NoNetwork;
     }
     let start = Instant::now();
-    let create = Call { tag, ..call.with_limit(CREATE_LIMIT + EXEC_LIMIT) };
+    let grants = Grants { network: spec.network.clone(), ..Grants::default() };
+    let create = Call::new(tag, CREATE_LIMIT + EXEC_LIMIT, Arc::new(grants)).with_cancel(interrupt.child_token());
     let created = backend.create(&create, &spec, &TailSink::new(OUTPUT)).await;
     let reference = match created {
         Ok(created) => {

@@ -202,7 +202,8 @@ fn check_base(image: &str, capabilities: &Capabilities) -> Result<(), String> {
         "alpine" | "busybox" | "debian" | "fedora" | "ubuntu" | "ubuntu-24-04" => return Ok(()),
         _ => {
             return Err(format!(
-                "the backend cannot start from the image {image}, and its base does not stand in for it"
+                "the backend cannot start from the image {image}, and nothing stands in for it ([recipes] of bench.toml \
+                 may say what does)"
             ));
         }
     };

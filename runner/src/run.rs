@@ -130,6 +130,12 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
         tasks.extend(selected.into_iter().map(|task| (task.name.clone(), Arc::new(task))));
     }
     unmatched.check(request.tasks.limit.is_none() || tasks.is_empty())?;
+    if tasks.is_empty() {
+        return Err(Fault::usage(anyhow!(
+            "no task can be run: {}",
+            problems.first().map_or("none is named", String::as_str)
+        )));
+    }
     let trials =
         plan::expand(&request.backends, &request.conditions, &names, request.replicates, request.order, request.seed);
     Ok(Plan { run, backends, tasks, trials, problems, datasets })

@@ -153,7 +153,7 @@ fn a_manifest_describes_the_environment_and_names_the_image_that_comes_first() {
             "owner": "o", "repo": "published", "commit": "0123456789abcdef0123456789abcdef01234567",
             "docker_image": "team/published", "python_version": "3.10", "install_cmds": [],
         },
-        "o__wrong.12345678": { "python_version": 3 },
+        "o__wrong.12345678": { "install_cmds": [] },
         "o__damaged.12345678": { "python_version": "3.11", "archive": archive("00") },
     } });
     place.write("environments/swesmith_env_manifests.json", manifests.to_string());

@@ -60,7 +60,7 @@ fn print(diagnosis: &Diagnosis) -> Result<(), Fault> {
             State::Failed => "failed",
             State::Skipped => "-",
         };
-        [check.name.to_owned(), state.to_owned(), check.found.replace('\n', "; ")]
+        [check.name.to_owned(), state.to_owned(), one_line(&check.found)]
     });
     say::result(table::plain([diagnosis.backend.as_str(), "", ""], rows))?;
     let failed = diagnosis.checks.iter().any(|check| check.state == State::Failed);
@@ -70,6 +70,12 @@ fn print(diagnosis: &Diagnosis) -> Result<(), Fault> {
         (None, _) => format!("sandbox-bench run --backend {} --dataset smoke --solver gold", diagnosis.backend),
     };
     say::result(format_args!("next: {next}\n"))
+}
+
+/// Words of a backend on one line, which cannot drive a terminal.
+fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    lines.chars().filter(|c| !c.is_control()).collect()
 }
 
 /// What a person can do about an error of this kind, beyond what its own words say.

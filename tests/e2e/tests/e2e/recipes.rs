@@ -2,11 +2,10 @@
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sandbox_bench_core::Digest;
-use sandbox_bench_core::FailureClass;
 use sandbox_bench_core::evidence::EnvironmentWay;
+use sandbox_bench_core::{Digest, FailureClass};
 use sandbox_bench_e2e::task::WANTS_DONE;
-use sandbox_bench_e2e::{World, assert_shown};
+use sandbox_bench_e2e::{World, assert_shown, docker};
 use serde_json::json;
 
 #[test]
@@ -56,7 +55,8 @@ fn what_cannot_be_replayed_is_unavailable_and_names_the_line() {
 #[test]
 fn the_configuration_names_what_stands_in_for_an_image() {
     let world = World::new();
-    let _ = world.task("image", WANTS_DONE).file("task.toml", "[environment]\ndocker_image = 'example.org/special:1'\n");
+    let _ =
+        world.task("image", WANTS_DONE).file("task.toml", "[environment]\ndocker_image = 'example.org/special:1'\n");
     let _ = world.task("recipe", WANTS_DONE).dockerfile("FROM example.org/special:2\nWORKDIR /work\n");
     world.write("bench.toml", "[recipes.local]\n'example.org/special:*' = 'base'\n");
     let _ = world.bench("run --backend local --dataset tasks").run().exits(0);
@@ -90,20 +90,15 @@ fn release() -> Vec<u8> {
     archive.into_inner().unwrap().finish().unwrap()
 }
 
-#[test]
-fn a_repositorys_manifest_makes_its_environment() {
+/// An instance of that repository, `bugs.jsonl`, and the repository's manifest.
+fn world_with_manifest(python: &str, packages: &[&str]) -> World {
     let world = World::new();
-    let python = std::process::Command::new("/usr/bin/python3")
-        .args(["-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
-        .output()
-        .unwrap();
-    let python = String::from_utf8(python.stdout).unwrap();
     let release = release();
     world.write("environments/adder-1.tar.gz", &release);
     let manifest = json!({
-        "python_version": python.trim(),
+        "python_version": python,
         "archive": { "file": "adder-1.tar.gz", "sha256": Digest::of(&release).hex() },
-        "system_packages": ["no-such-package"],
+        "system_packages": packages,
         "install_cmds": ["test -f adder.py && python -c 'import sys; print(sys.prefix)' >prefix"],
         // The form of pytest's lines, without pytest.
         "pre_verify_cmds": ["grep -q testbed-venv prefix || exit 9"],
@@ -119,14 +114,40 @@ fn a_repositorys_manifest_makes_its_environment() {
         "problem_statement": "The sum is wrong.",
     });
     world.write("bugs.jsonl", format!("{bug}\n"));
+    world
+}
+
+#[test]
+fn a_repositorys_manifest_is_replayed() {
+    let python = std::process::Command::new("/usr/bin/python3")
+        .args(["-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+        .output()
+        .unwrap();
+    let world = world_with_manifest(String::from_utf8(python.stdout).unwrap().trim(), &["no-such-package"]);
     let _ = world.bench("run --backend local --dataset bugs.jsonl --solver gold").run().exits(0);
     let attempt = world.run().attempt("own__adder.12345678.func_basic__1");
     let environment = attempt.environment.unwrap();
     assert_eq!(environment.way, EnvironmentWay::Recipe);
-    assert!(environment.asked.starts_with("manifest of own__adder.12345678, recipe of python:"), "{}", environment.asked);
+    assert!(
+        environment.asked.starts_with("manifest of own__adder.12345678, recipe of python:"),
+        "{}",
+        environment.asked
+    );
     let told = attempt.warnings.iter().find(|warning| warning.contains("no-such-package"));
     assert!(told.is_some_and(|told| told.starts_with("recipe: no package manager")), "{:?}", attempt.warnings);
     let line = "run --backend local --dataset bugs.jsonl --solver none --environments \
                 environments/swesmith_env_manifests.json --condition warm";
     let _ = world.bench(line).run().exits(1);
+}
+
+#[test]
+fn a_repositorys_manifest_is_built_where_the_backend_builds() {
+    if !docker::wanted() {
+        return;
+    }
+    let world = world_with_manifest("3.11", &[]);
+    let _ = world.bench("run --backend docker --dataset bugs.jsonl --solver gold").run().exits(0);
+    let environment = world.run().attempt("own__adder.12345678.func_basic__1").environment.unwrap();
+    assert_eq!(environment.way, EnvironmentWay::Dockerfile);
+    assert!(environment.asked.starts_with("manifest of own__adder.12345678, Dockerfile"), "{}", environment.asked);
 }
