@@ -126,6 +126,7 @@ const FACTS: &[Fact] = &[
     ("network allowlist", |c| yes(c.network_allowlist)),
     ("separate stdout and stderr", |c| yes(c.separate_streams)),
     ("stdin", |c| yes(c.stdin)),
+    ("binary output", |c| yes(c.binary_output)),
     ("exact signals", |c| yes(c.exact_signals)),
     ("process-tree kill", |c| yes(c.tree_kill)),
     ("out-of-memory kills seen", |c| yes(c.reports_oom)),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod backends;
+mod compare;
 mod dataset;
 mod disk;
 mod docker;

@@ -1,0 +1,10 @@
+//! Image builds: the instructions of a Dockerfile, really executed in a machine.
+
+mod build;
+mod parse;
+mod words;
+
+pub use crate::log::Log as BuildLog;
+
+pub use self::build::{BuildError, build};
+pub use self::parse::{Dockerfile, Instruction, ParseError, Run, Step};
