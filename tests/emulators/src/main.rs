@@ -1,20 +1,86 @@
 //! `sandbox-emulator VENDOR`: one vendor's wire protocol on a local port.
 
-use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use sandbox_bench_emulators::cli::{self, Options};
+use sandbox_bench_emulators::daytona::{self, DaytonaOptions, Permission, Quota};
 
 #[derive(Parser)]
 #[command(version, about = "Emulates a sandbox vendor's wire protocol; sandboxes really execute")]
 struct Arguments {
     #[command(subcommand)]
-    vendor: Option<Vendor>,
+    vendor: Vendor,
 }
 
 #[derive(Subcommand)]
-enum Vendor {}
+enum Vendor {
+    /// Daytona, platform generation v0
+    Daytona(Daytona),
+}
 
-fn main() {
+#[derive(Args)]
+struct Daytona {
+    #[command(flatten)]
+    options: Options,
+    /// The API key that is accepted
+    #[arg(long, default_value = "dtn_emulator")]
+    api_key: String,
+    /// The key may not delete sandboxes
+    #[arg(long)]
+    no_delete: bool,
+    /// vCPU, GiB of memory and GiB of disk that all sandboxes may have together
+    #[arg(long, num_args = 3, value_names = ["VCPU", "MEMORY", "DISK"])]
+    quota: Option<Vec<u64>>,
+    /// Snapshots that the organization may have
+    #[arg(long, default_value_t = 30)]
+    snapshot_quota: u64,
+    /// Milliseconds that a minute of the API's intervals takes
+    #[arg(long, value_name = "MS", default_value_t = 60_000)]
+    minute: u64,
+}
+
+fn main() -> ExitCode {
+    // Before anything else: a helper of the engine must have one thread.
     sandbox_bench_local::engine::helper_main_if_requested();
-    if let Some(vendor) = Arguments::parse().vendor {
-        match vendor {}
+    let result = tokio::runtime::Runtime::new().map_err(anyhow::Error::from).and_then(|runtime| {
+        let result = runtime.block_on(run(Arguments::parse()));
+        // A read of standard input may still wait; nothing depends on it.
+        runtime.shutdown_background();
+        result
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sandbox-emulator: {error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    match arguments.vendor {
+        Vendor::Daytona(daytona) => serve_daytona(daytona).await,
+    }
+}
+
+async fn serve_daytona(arguments: Daytona) -> anyhow::Result<()> {
+    let mut options = DaytonaOptions {
+        api_key: arguments.api_key.clone(),
+        minute: Duration::from_millis(arguments.minute),
+        quota: Quota { snapshots: arguments.snapshot_quota, ..Quota::default() },
+        ..DaytonaOptions::default()
+    };
+    if let Some([cpu, memory, disk]) = arguments.quota.as_deref() {
+        (options.quota.cpu, options.quota.memory, options.quota.disk) = (*cpu, *memory, *disk);
+    }
+    if arguments.no_delete {
+        options.permissions.remove(&Permission::DeleteSandboxes);
+    }
+    let emulation = arguments.options.emulation().await?;
+    let listener = arguments.options.listener().await?;
+    let server = daytona::start(listener, emulation, options);
+    let variables = [("DAYTONA_API_URL", format!("{}/api", server.base_url())), ("DAYTONA_API_KEY", arguments.api_key)];
+    cli::serve(server, &variables).await
 }
