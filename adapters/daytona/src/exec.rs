@@ -9,7 +9,7 @@ use sandbox_bench_core::{Call, Error, ErrorKind, ExecReport, ExecSpec, OutputSin
 use sandbox_bench_kit::guest::{self, Streams, Usage, Wrapped};
 use sandbox_bench_kit::wait::winding_up;
 
-use crate::launch::{Files, Launch, session_command};
+use crate::launch::{Files, Launch, session_command, take_odd};
 use crate::sandbox::Guest;
 use crate::session::{Command, Session, WIND_UP_LIMIT};
 
@@ -24,8 +24,10 @@ pub(crate) async fn run(
     sink: &dyn OutputSink,
 ) -> Result<(ExecReport, Usage)> {
     // Watched always: a session is ended only when nothing of its command is left, because that ends all of it.
-    let Wrapped { argv, frame, mark } = Wrapped::watching(spec, true)?;
-    let variables = guest::variables(call, &guest.variables, spec)?;
+    guest::check(spec)?;
+    let mut variables = guest::variables(call, &guest.variables, spec)?;
+    let argv = [take_odd(&mut variables), spec.argv.clone()].concat();
+    let Wrapped { argv, frame, mark } = Wrapped::watching(&ExecSpec { argv, ..spec.clone() }, true)?;
     let argv = match spec.user.as_deref().filter(|user| !user.is_empty()) {
         Some(user) => guest::as_user(user, &variables, argv),
         None => argv,

@@ -9,7 +9,7 @@ use crate::toolbox::quoted;
 pub(crate) struct Launch<'a> {
     /// The script itself and the bytes for standard input, in the sandbox.
     pub(crate) files: Files<'a>,
-    /// Environment variables.
+    /// Environment variables, with names that a shell can export ([`take_odd`]).
     pub(crate) variables: &'a BTreeMap<String, String>,
     /// Working directory; none: that of the session.
     pub(crate) directory: Option<&'a str>,
@@ -34,14 +34,8 @@ impl Launch<'_> {
         let mut text = format!("exec <{}\n", quoted(stdin.unwrap_or("/dev/null")));
         let files: Vec<String> = [Some(script), stdin].into_iter().flatten().map(quoted).collect();
         text += &format!("rm -f {}\n", files.join(" "));
-        let mut odd = String::new();
         for (name, value) in self.variables {
-            let assignment = format!("{name}={}", quoted(value));
-            if is_identifier(name) {
-                text += &format!("export {assignment}\n");
-            } else {
-                odd += &format!(" {}", quoted(&format!("{name}={value}")));
-            }
+            text += &format!("export {name}={}\n", quoted(value));
         }
         if let Some(directory) = self.directory {
             let at = quoted(directory);
@@ -49,12 +43,18 @@ impl Launch<'_> {
                 &format!("cd {at} 2>/dev/null || {{ echo sandbox-bench: no such directory: {at} >&2; exit 125; }}\n");
         }
         let words: Vec<String> = self.argv.iter().map(|word| quoted(word)).collect();
-        let env = if odd.is_empty() { String::new() } else { format!(" env{odd}") };
-        text + &format!("exec{env} {}\n", words.join(" "))
+        text + &format!("exec {}\n", words.join(" "))
     }
 }
 
-/// Whether a shell can export it. A program can be given any other name too, but only by `env`.
+/// Takes the variables out that no shell can export and some do not even pass on. A program can be given them all the
+/// same: by the returned beginning of its command.
+pub(crate) fn take_odd(variables: &mut BTreeMap<String, String>) -> Vec<String> {
+    let odd = variables.extract_if(.., |name, _| !is_identifier(name)).map(|(name, value)| format!("{name}={value}"));
+    let odd: Vec<String> = odd.collect();
+    if odd.is_empty() { odd } else { [vec!["env".to_owned()], odd].concat() }
+}
+
 fn is_identifier(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|b| b == b'_' || b.is_ascii_alphabetic())
@@ -82,8 +82,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).display().to_string();
         let (script, input) = (path("it's a script"), path("in"));
-        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
+        let mut variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let argv = [take_odd(&mut variables), argv.iter().map(|word| (*word).to_owned()).collect()].concat();
         let files = Files { script: &script, stdin: stdin.map(|_| input.as_str()) };
         let text = Launch { files, variables: &variables, directory, argv: &argv }.script();
         std::fs::write(&script, text).unwrap();
@@ -98,9 +98,10 @@ mod tests {
     #[test]
     fn everything_arrives_and_nothing_is_left() {
         let variables = [("A", "it's \"$HOME\"\n"), ("odd.name", "x y")];
-        let show = ["sh", "-c", "printf '%s|' \"$A\" \"$1\"; env | grep '^odd.name='; pwd; cat", "sh", "a b'c"];
+        let show = ["sh", "-c", "printf '%s|' \"$A\" \"$1\"; pwd; cat", "sh", "a b'c"];
         let output = run(&variables, Some("/usr"), Some(b"\0in\xff"), &show);
-        assert_eq!(output.stdout, b"it's \"$HOME\"\n|a b'c|odd.name=x y\n/usr\n\0in\xff");
+        assert_eq!(output.stdout, b"it's \"$HOME\"\n|a b'c|/usr\n\0in\xff");
+        assert_eq!(run(&variables, None, None, &["printenv", "odd.name"]).stdout, b"x y\n");
         assert_eq!(run(&[], None, None, &["cat"]).stdout, b"");
         assert_eq!(run(&[], None, None, &["sh", "-c", "exit 7"]).status.code(), Some(7));
     }
