@@ -109,12 +109,15 @@ impl Demux {
 }
 
 fn find(bytes: &[u8]) -> Option<(usize, Stream)> {
-    let marks = bytes.windows(3).enumerate();
-    marks.into_iter().find_map(|(at, window)| match window {
-        w if *w == STDOUT => Some((at, Stream::Stdout)),
-        w if *w == STDERR => Some((at, Stream::Stderr)),
-        _ => None,
-    })
+    let mut from = 0;
+    loop {
+        let at = from + bytes.get(from..)?.iter().position(|b| matches!(b, 1 | 2))?;
+        match bytes.get(at..at + 3) {
+            Some(mark) if *mark == STDOUT => return Some((at, Stream::Stdout)),
+            Some(mark) if *mark == STDERR => return Some((at, Stream::Stderr)),
+            _ => from = at + 1,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ const LOOK_LAST: Duration = Duration::from_secs(1);
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
 /// So many questions may fail in a row.
 const LOOK_FAILURES: u32 = 5;
-/// How long the end of the output is awaited once the exit code is known; and what kept a command from starting.
+/// How long a log may be silent once the exit code is known; also that of a command that was kept from starting.
 const OUTPUT_GRACE: Duration = Duration::from_secs(5);
 const REFUSAL_GRACE: Duration = Duration::from_millis(1500);
 /// So often in a row the log is asked for anew.
@@ -99,6 +99,8 @@ pub(crate) struct Session<'a> {
     seen: u64,
     known: u64,
     follows: u32,
+    /// When something of the log arrived for the last time.
+    heard: Instant,
     code: Option<i32>,
 }
 
@@ -120,7 +122,7 @@ impl<'a> Session<'a> {
     /// A session in which the command was started.
     pub(crate) fn new(command: Command<'a>, streams: Streams<'a>) -> Self {
         let demux = Demux::default();
-        Self { command, streams, demux, follow: None, seen: 0, known: 0, follows: 0, code: None }
+        Self { command, streams, demux, follow: None, seen: 0, known: 0, follows: 0, heard: Instant::now(), code: None }
     }
 
     /// Waits for the command's end and reports on it.
@@ -174,7 +176,6 @@ impl<'a> Session<'a> {
         let call = self.command.call;
         let mut limit = Instant::now() + call.remaining().saturating_sub(START_MARGIN);
         let mut started = false;
-        let mut grace = None;
         let mut looking = pin!(self.command.exit_code());
         loop {
             if let Some(closed) = self.streams.closed() {
@@ -184,9 +185,14 @@ impl<'a> Session<'a> {
                 started = true;
                 limit = Instant::now() + spec.limit(call);
             }
+            let grace = self.code.map(|code| (code, if started { OUTPUT_GRACE } else { REFUSAL_GRACE }));
+            let silence = self.heard;
             let over = async {
                 match grace {
-                    Some(grace) => sleep_until(grace).await,
+                    Some((code, grace)) => {
+                        sleep_until(silence + grace).await;
+                        Ended::Code(code)
+                    }
                     None => pending().await,
                 }
             };
@@ -194,13 +200,10 @@ impl<'a> Session<'a> {
                 // The limits first: a flood of output must not keep them waiting.
                 biased;
                 () = call.cancel.cancelled() => return Ended::Cancelled,
-                () = sleep_until(limit) => return Ended::Deadline,
-                () = over => return self.code.map_or(Ended::Deadline, Ended::Code),
+                () = sleep_until(limit) => return self.code.map_or(Ended::Deadline, Ended::Code),
+                ended = over => return ended,
                 looked = &mut looking, if self.code.is_none() => match looked {
-                    Ok(code) => {
-                        self.code = Some(code);
-                        grace = Some(Instant::now() + if started { OUTPUT_GRACE } else { REFUSAL_GRACE });
-                    }
+                    Ok(code) => (self.code, self.heard) = (Some(code), Instant::now()),
                     Err(error) => return Ended::Lost(error),
                 },
                 () = self.step() => {}
@@ -242,7 +245,7 @@ impl<'a> Session<'a> {
         if new.is_empty() {
             return;
         }
-        self.follows = 0;
+        (self.follows, self.heard) = (0, Instant::now());
         self.seen += new.len() as u64;
         self.command.call.meter.received(new.len() as u64);
         let streams = &mut self.streams;
