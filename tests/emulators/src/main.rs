@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use sandbox_bench_emulators::cli::{self, Options};
 use sandbox_bench_emulators::daytona::{self, DaytonaOptions, Permission, Quota};
+use sandbox_bench_emulators::vercel::{self, ImageState, Limits, VercelOptions};
 
 #[derive(Parser)]
 #[command(version, about = "Emulates a sandbox vendor's wire protocol; sandboxes really execute")]
@@ -18,6 +19,8 @@ struct Arguments {
 enum Vendor {
     /// Daytona, platform generation v0
     Daytona(Daytona),
+    /// Vercel Sandbox, API v3 and v2
+    Vercel(Vercel),
 }
 
 #[derive(Args)]
@@ -41,6 +44,27 @@ struct Daytona {
     minute: u64,
 }
 
+#[derive(Args)]
+struct Vercel {
+    #[command(flatten)]
+    options: Options,
+    /// The access token that is accepted
+    #[arg(long, default_value = "emulator-token")]
+    token: String,
+    /// An image that was pushed to the project's registry
+    #[arg(long, value_name = "REPOSITORY:TAG")]
+    pushed: Vec<String>,
+    /// An image that was pushed and is still being prepared
+    #[arg(long, value_name = "REPOSITORY:TAG")]
+    preparing: Vec<String>,
+    /// Sandboxes at one time
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().concurrent_sessions)]
+    concurrent: usize,
+    /// Processors handed out per minute
+    #[arg(long, value_name = "VCPU", default_value_t = Limits::default().vcpus_per_minute)]
+    vcpu_rate: u32,
+}
+
 fn main() -> ExitCode {
     // Before anything else: a helper of the engine must have one thread.
     sandbox_bench_local::engine::helper_main_if_requested();
@@ -62,6 +86,7 @@ fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.vendor {
         Vendor::Daytona(daytona) => serve_daytona(daytona).await,
+        Vendor::Vercel(vercel) => serve_vercel(vercel).await,
     }
 }
 
@@ -82,5 +107,31 @@ async fn serve_daytona(arguments: Daytona) -> anyhow::Result<()> {
     let listener = arguments.options.listener().await?;
     let server = daytona::start(listener, emulation, options);
     let variables = [("DAYTONA_API_URL", format!("{}/api", server.base_url())), ("DAYTONA_API_KEY", arguments.api_key)];
+    cli::serve(server, &variables).await
+}
+
+async fn serve_vercel(arguments: Vercel) -> anyhow::Result<()> {
+    let ready = arguments.pushed.into_iter().map(|name| (name, ImageState::Ready));
+    let preparing = arguments.preparing.into_iter().map(|name| (name, ImageState::Preparing));
+    let options = VercelOptions {
+        tokens: vec![arguments.token.clone()],
+        images: ready.chain(preparing).collect(),
+        limits: Limits {
+            concurrent_sessions: arguments.concurrent,
+            vcpus_per_minute: arguments.vcpu_rate,
+            ..Limits::default()
+        },
+        ..VercelOptions::default()
+    };
+    let emulation = arguments.options.emulation().await?;
+    let listener = arguments.options.listener().await?;
+    let (team, project) = (options.team_id.clone(), options.project_id.clone());
+    let server = vercel::start(listener, emulation, options);
+    let variables = [
+        ("VERCEL_API_URL", format!("{}/api", server.base_url())),
+        ("VERCEL_TOKEN", arguments.token),
+        ("VERCEL_TEAM_ID", team),
+        ("VERCEL_PROJECT_ID", project),
+    ];
     cli::serve(server, &variables).await
 }

@@ -103,6 +103,11 @@ impl Machine {
         Ok(self.sandbox.kill_all().await?)
     }
 
+    /// CPU time that it has used so far; `None` where no control group counts it.
+    pub fn cpu(&self) -> Option<Duration> {
+        self.sandbox.usage().cpu
+    }
+
     /// Whether its processes are gone for good.
     pub fn ended(&self) -> bool {
         self.sandbox.ended()

@@ -6,3 +6,4 @@ mod common;
 mod daytona;
 mod faults;
 mod machines;
+mod vercel;
