@@ -49,6 +49,11 @@ impl No {
         }
     }
 
+    /// The error of a refusal that is not the platform's own, by its status alone.
+    pub(crate) fn plain(&self, what: &str, effect: Effect) -> Error {
+        self.refusal.error(what, self.refusal.kind(effect), &self.message)
+    }
+
     fn meaning(&self, effect: Effect) -> (ErrorKind, Option<&'static str>) {
         match self.status() {
             401 => (ErrorKind::Credentials, Some("is DAYTONA_API_KEY right, and is it a key of this platform?")),

@@ -76,7 +76,7 @@ impl Storage {
         match accepted(call, what, send(call, what, Effect::Idempotent, request).await?).await? {
             Ok(_) => Ok(true),
             Err(no) if no.status() == 404 => Ok(false),
-            Err(no) => Err(no.error(what, Effect::Idempotent)),
+            Err(no) => Err(no.plain(what, Effect::Idempotent)),
         }
     }
 
@@ -86,6 +86,6 @@ impl Storage {
         let request = self.service.request_at(Method::PUT, url).header(CONTENT_LENGTH, size).body(body);
         call.meter.sent(size);
         let answer = acknowledged(call, what, Effect::Idempotent, request).await?;
-        answer.map_err(|no| no.error(what, Effect::Idempotent))
+        answer.map_err(|no| no.plain(what, Effect::Idempotent))
     }
 }

@@ -47,8 +47,16 @@ pub(crate) async fn upload(guest: &Guest, call: &Call, inputs: &[Input]) -> Resu
     let what = guest.what("upload");
     let path = file(guest, call).await?;
     let inputs = inputs.to_vec();
+    // Read twice, so that the request says how long it is, and none is begun that cannot be ended.
+    let measured = tokio::task::spawn_blocking({
+        let inputs = inputs.clone();
+        move || archive::inputs_size(&inputs)
+    });
+    let size = bounded(call, &what, measured)
+        .await?
+        .map_err(|e| Error::new(ErrorKind::Failed, format!("{what}: packing failed")).because(e))??;
     let (task, stream) = archive::tar(call.meter.clone(), move |builder| archive::write_inputs(builder, &inputs));
-    let content = Part::stream(Body::wrap_stream(stream)).file_name("inputs.tar");
+    let content = Part::stream_with_length(Body::wrap_stream(stream), size).file_name("inputs.tar");
     let form = Form::new().text("files[0].path", path.clone()).part("files[0].file", content);
     let answer = guest.toolbox.upload(call, &what, form).await;
     // What is wrong with the inputs says more than that the request was cut.
@@ -67,8 +75,17 @@ pub(crate) async fn upload(guest: &Guest, call: &Call, inputs: &[Input]) -> Resu
     Ok(Uploaded { bytes, proof: UploadProof::Acknowledged })
 }
 
-/// Streams `from` into the host file `to`, which is removed again if it does not become complete.
+/// Streams `from` into the host file `to`. After any error there is no such file.
 pub(crate) async fn download(guest: &Guest, call: &Call, from: &str, (to, limit): (&Path, u64)) -> Result<Downloaded> {
+    let done = fetch(guest, call, from, (to, limit)).await;
+    if done.is_err() {
+        // An older one would be taken for the result. The error at hand says more than a failure to remove it.
+        let _ = tokio::fs::remove_file(to).await;
+    }
+    done
+}
+
+async fn fetch(guest: &Guest, call: &Call, from: &str, (to, limit): (&Path, u64)) -> Result<Downloaded> {
     let relative = archive::relative(from)?;
     let what = guest.what(&format!("download of {from}"));
     let entry = relative.file_name().map_or(".".into(), |name| name.to_string_lossy().into_owned());

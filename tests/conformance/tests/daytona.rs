@@ -25,7 +25,8 @@ struct Emulated {
 impl Emulated {
     async fn start(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let images = ImageTable::new(Default::default(), &["sandbox-bench-conformance.invalid/*".to_owned()])?;
-        let machines = Machines::open(MachineOptions { images, ..MachineOptions::default() }).await?;
+        let machines =
+            Machines::open(MachineOptions { images, host_network: true, ..MachineOptions::default() }).await?;
         let emulation = Arc::new(Emulation::new(machines, Timing::default()));
         let server = start(Listener::bind(0).await?, emulation, DaytonaOptions::default());
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) = server.base_url().to_owned();
