@@ -128,7 +128,12 @@ impl<'a> Session<'a> {
     /// Waits for the command's end and reports on it.
     pub(crate) async fn complete(mut self, spec: &ExecSpec) -> Result<(ExecReport, Usage)> {
         let (mut closed, mut cut) = (None, true);
-        let completion = match self.wait(spec).await {
+        let mut ended = self.wait(spec).await;
+        if let Ended::Code(_) = ended {
+            self.read_at_once().await;
+            ended = self.streams.closed().map_or(ended, Ended::Closed);
+        }
+        let completion = match ended {
             Ended::Closed(facts) => {
                 (closed, cut) = (Some(facts), false);
                 self.settle(spec, facts).await
@@ -235,6 +240,19 @@ impl<'a> Session<'a> {
                 self.known = self.seen;
             }
             Err(error) => tracing::debug!(sandbox = guest.id, %error, "the log of a command cannot be followed"),
+        }
+    }
+
+    /// The log as it is, where it could not be followed to its end.
+    async fn read_at_once(&mut self) {
+        let Command { guest, call, .. } = self.command;
+        let what = guest.what("log of a command");
+        match guest.toolbox.whole_log(&winding_up(call, WIND_UP_LIMIT), &what, self.command.names()).await {
+            Ok(log) => {
+                self.known = self.seen;
+                self.take(log.as_bytes());
+            }
+            Err(error) => tracing::debug!(sandbox = guest.id, %error, "the log of a command cannot be read"),
         }
     }
 
@@ -346,7 +364,10 @@ impl<'a> Session<'a> {
         if let Some(error) = not_become(&guest.what("command"), &text) {
             return Err(error);
         }
-        let message = format!("{}: it cannot be started: {}", guest.what("command"), text.trim());
-        Err(guest.explained(self.command.call, Error::new(ErrorKind::Failed, message)).await)
+        let error = match text.trim() {
+            "" => Error::new(ErrorKind::Transport, format!("{}: its log was lost", guest.what("command"))),
+            text => Error::new(ErrorKind::Failed, format!("{}: it cannot be started: {text}", guest.what("command"))),
+        };
+        Err(guest.explained(self.command.call, error).await)
     }
 }

@@ -10,7 +10,7 @@ use sandbox_bench_kit::http::{Effect, send};
 use serde_json::json;
 
 use crate::client::{Answer, Client, accepted, acknowledged, ask};
-use crate::wire::{CommandObject, Executed, Located, SandboxObject, Submitted};
+use crate::wire::{CommandObject, Executed, Located, LogObject, SandboxObject, Submitted};
 
 /// Answers may come this much later than the command's own limit.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
@@ -123,6 +123,13 @@ impl Toolbox {
     pub(crate) fn log(&self, (session, command): (&str, &str)) -> RequestBuilder {
         let path = ["process", "session", session, "command", command, "logs"];
         self.request(Method::GET, &path).query(&[("follow", "true")])
+    }
+
+    /// The log of a command so far, at once; bytes that are no UTF-8 are replaced.
+    pub(crate) async fn whole_log(&self, call: &Call, what: &str, (session, command): (&str, &str)) -> Result<String> {
+        let path = ["process", "session", session, "command", command, "logs"];
+        let answer: Answer<LogObject> = ask(call, what, Effect::Idempotent, self.request(Method::GET, &path)).await?;
+        answer.map(|log| log.output).map_err(|no| no.error(what, Effect::Idempotent))
     }
 
     /// Ends a session and all that runs in it.

@@ -283,6 +283,14 @@ pub(crate) struct CommandObject {
     pub(crate) exit_code: Option<i32>,
 }
 
+/// `GET /process/session/{id}/command/{id}/logs`
+#[derive(Debug, Deserialize)]
+pub(crate) struct LogObject {
+    /// Both streams, with their marks.
+    #[serde(default)]
+    pub(crate) output: String,
+}
+
 /// A timestamp of the platform.
 pub(crate) fn timestamp(text: Option<&str>) -> Option<Timestamp> {
     text?.parse().ok().filter(|time: &Timestamp| *time > Timestamp::UNIX_EPOCH)

@@ -171,14 +171,14 @@ async fn a_log_that_breaks_off_is_read_on(bench: Bench) -> Check {
 
 async fn an_exit_code_survives_the_loss_of_its_log(bench: Bench) -> Check {
     let made = bench.create(&bench.spec()).await?;
-    bench.faults([Rule::new("GET", &format!("{COMMAND}/logs"), Effect::status(500))])?;
-    let sink = TailSink::new(100);
-    let result = made.sandbox.exec(&bench.call(), &ExecSpec::sh("exit 9"), &sink).await;
-    // The wrapper's word is in the log: that the command was started cannot be known, and nobody may think it was not.
-    match result {
-        Ok(report) => same("the end", report.completion, Completion::Exited { code: 9 })?,
-        Err(error) => ensure!(*error.kind() == ErrorKind::Transport, "a command without a log: {error}"),
-    }
+    let logs = |effect| Rule::new("GET", &format!("{COMMAND}/logs"), effect);
+    // It cannot be followed, but read at once.
+    bench.faults([Rule { query: Some("follow=true".into()), ..logs(Effect::status(500)) }])?;
+    let ran = bench.sh(&made, "echo whole; exit 9").await?;
+    same("a command whose log cannot be followed", ran, (Completion::Exited { code: 9 }, "whole\n".into()))?;
+    // Without any log nobody knows whether it was started, and nobody may think that it was not.
+    bench.faults([logs(Effect::status(500))])?;
+    kind("a command without a log", bench.sh(&made, "exit 9").await, "transport")?;
     bench.destroyed(&made).await?;
     bench.end().await
 }
@@ -281,7 +281,7 @@ fn main() -> ExitCode {
         a_start_that_fails_leaves_nothing, usual(), KEY => "the platform's reason is told";
         passing_faults_are_survived, usual(), KEY => "429, 5xx, HTML";
         a_log_that_breaks_off_is_read_on, usual(), KEY => "nothing twice, nothing missing";
-        an_exit_code_survives_the_loss_of_its_log, usual(), KEY => "or the outcome is unknown, never wrong";
+        an_exit_code_survives_the_loss_of_its_log, usual(), KEY => "and without any log the outcome is unknown, never wrong";
         a_key_that_may_not_delete_stops_instead, no_delete(), KEY => "an ephemeral sandbox goes when it stops";
         a_delete_that_does_nothing_is_not_confirmed, usual(), KEY => "the platform's word is looked at";
         wrong_credentials_say_what_to_do, usual(), "dtn_wrong" => "and show no secret";
