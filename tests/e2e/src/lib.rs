@@ -3,6 +3,7 @@
 //!
 //! * [`World`]: a place of its own for each test, and the commands run there;
 //! * [`command`], [`processes`]: running them, with a bound on every wait;
+//! * [`Emulator`]: an emulated vendor for the backends that are services;
 //! * [`task`]: small tasks that the tests write themselves;
 //! * [`gateway`]: a chat-completions server with a scripted model;
 //! * [`evidence`], [`recount`]: reading a run directory back, without the code that wrote it;
@@ -11,6 +12,7 @@
 
 pub mod command;
 pub mod docker;
+mod emulator;
 pub mod evidence;
 pub mod gateway;
 pub mod processes;
@@ -20,6 +22,7 @@ pub mod task;
 mod world;
 
 pub use command::{Bench, Outcome, Running};
+pub use emulator::Emulator;
 pub use evidence::RunDir;
 pub use task::Task;
 pub use world::World;

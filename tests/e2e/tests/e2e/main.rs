@@ -5,6 +5,7 @@ mod agent;
 mod backends;
 mod compare;
 mod dataset;
+mod daytona;
 mod disk;
 mod docker;
 mod gold;
