@@ -191,7 +191,8 @@ pub(crate) fn gone(what: &str, effect: Effect, refusal: &Refusal) -> sandbox_ben
     let error = error::refused(what, effect, refusal);
     match error.kind() {
         ErrorKind::NotFound => {
-            sandbox_bench_core::Error::new(ErrorKind::SandboxLost, format!("{what}: its sandbox is gone")).because(error)
+            sandbox_bench_core::Error::new(ErrorKind::SandboxLost, format!("{what}: its sandbox is gone"))
+                .because(error)
         }
         _ => error,
     }

@@ -30,7 +30,9 @@ pub(crate) fn refused(what: &str, effect: Effect, refusal: &Refusal) -> Error {
         ("image_not_ready", _) => {
             (ErrorKind::Unavailable, Some("the service still prepares the image; try again in some minutes"))
         }
-        ("snapshot_not_found", _) => (ErrorKind::NotFound, Some("it was deleted or has expired: make it anew with prewarm")),
+        ("snapshot_not_found", _) => {
+            (ErrorKind::NotFound, Some("it was deleted or has expired: make it anew with prewarm"))
+        }
         ("snapshot_region_mismatch", _) => {
             (ErrorKind::InvalidRequest, Some("a snapshot can be used in its own region only: set `region` to that"))
         }

@@ -144,7 +144,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    async fn ask(&self) -> Result<Option<i32>, ErrorKind> {
+    async fn ask(&mut self) -> Result<Option<i32>, ErrorKind> {
         let request = self.vm.api.of_session(Method::GET, self.vm.session, &["cmd", &self.command]);
         let what = format!("sandbox {}: end of a command", self.vm.name);
         let asked = session_answer::<OfCommand>(&self.call, &what, Effect::Idempotent, request).await;

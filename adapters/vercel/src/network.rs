@@ -14,7 +14,8 @@ pub(crate) fn policy(policy: &NetworkPolicy) -> Value {
         NetworkPolicy::Allowlist(entries) if entries.is_empty() => return json!({ "mode": "deny-all" }),
         NetworkPolicy::Allowlist(entries) => entries,
     };
-    let (ranges, hosts): (Vec<_>, Vec<_>) = entries.iter().map(|entry| (range(entry), entry)).partition(|(r, _)| r.is_some());
+    let (ranges, hosts): (Vec<_>, Vec<_>) =
+        entries.iter().map(|entry| (range(entry), entry)).partition(|(r, _)| r.is_some());
     let ranges: Vec<String> = ranges.into_iter().filter_map(|(range, _)| range).collect();
     let hosts: Vec<&String> = hosts.into_iter().map(|(_, host)| host).collect();
     let mut out = json!({ "allow": hosts });

@@ -64,7 +64,12 @@ pub(crate) fn state(status: Status) -> SandboxState {
 ///
 /// # Errors
 /// `SandboxLost` if it has ended.
-pub(crate) async fn observe(api: &Api, call: &Call, (name, session): (&str, &str), usage: Usage) -> Result<Observation> {
+pub(crate) async fn observe(
+    api: &Api,
+    call: &Call,
+    (name, session): (&str, &str),
+    usage: Usage,
+) -> Result<Observation> {
     let session = api.session(call, session).await?;
     if session.status.over() {
         return Err(error::lost(name));

@@ -114,7 +114,6 @@ pub(crate) struct Commands {
 pub(crate) struct Sandbox {
     pub(crate) name: String,
     pub(crate) status: Status,
-    pub(crate) current_session_id: String,
     pub(crate) created_at: Option<i64>,
     /// Digest-pinned.
     pub(crate) image: Option<String>,

@@ -6,4 +6,4 @@ mod stream;
 
 pub use inputs::{relative, write_inputs};
 pub use receive::receive;
-pub use stream::{Chunks, TarTask, append, header, tar};
+pub use stream::{Chunks, TarTask, append, header, stream, tar};
