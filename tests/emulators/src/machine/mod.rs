@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use sandbox_bench_local::engine::{EngineError, EngineSandbox};
 
-pub use sandbox_bench_local::engine::{Command, End, Event, Input, Limits, NotStarted, Outcome, Running, Stop, Stream};
+pub use sandbox_bench_local::engine::{
+    Command, End, Event, Input, Limits, NotStarted, Outcome, Running, Stop, Stream, User,
+};
 
 pub use self::commands::Done;
 pub use self::images::ImageTable;
@@ -89,6 +91,11 @@ impl Machine {
     /// It has ended.
     pub async fn kill_all(&self) -> Result<(), MachineError> {
         Ok(self.sandbox.kill_all().await?)
+    }
+
+    /// CPU time that it has used so far; `None` where no control group counts it.
+    pub fn cpu(&self) -> Option<Duration> {
+        self.sandbox.usage().cpu
     }
 
     /// Whether its processes are gone for good.

@@ -1,0 +1,116 @@
+//! Vercel Sandbox, as of November 2026: `POST /v3/sandboxes` and the v2 routes, below `/api` or without it.
+//!
+//! A **sandbox** is a durable name; a **session** is one virtual machine's life in it, here a machine of the local engine.
+//! What the emulator does is in `tests/emulators/README.md`, with what it cannot do.
+//!
+//! # Flags
+//! Beside the faults of the wire, a script can ask for these (see [`crate::faults`]):
+//!
+//! | flag | on | what happens |
+//! |---|---|---|
+//! | `pending` | create, fork, resume | the session is `pending` for so many milliseconds (value) |
+//! | `image-not-ready` | create | `image_not_ready`, whatever the registry says |
+//! | `stop-lags` | stop | the answer says `stopping`, the machine ends later |
+//! | `stop-unmeasured` | stop | the answer has no counters |
+//! | `delete-ignored` | deleting a sandbox or snapshot | answers as if deleted; nothing is |
+//! | `snapshot-failed` | snapshot | its status is `failed` |
+//! | `kill-ignored` | kill | answers as if killed |
+//! | `stale-list` | listing sandboxes | those younger than so many milliseconds (value) are missing |
+//! | `stream-error` | exec, logs | after so many pieces of output (value), `sandbox_stream_closed` in the stream |
+//! | `early-end` | exec | the stream ends well-formed before the command's end |
+//! | `unknown-stream`, `extra-keys`, `no-final-newline`, `charset` | exec, logs | the stream differs in this |
+//! | `read-json` | fs/read | 200 with JSON in place of the file |
+//! | `unknown-status`, `null-started-at`, `echo-policy`, `no-routes` | any with a session | the answer is wrong in this |
+
+mod auth;
+mod boot;
+mod commands;
+mod config;
+mod create;
+mod error;
+mod files;
+mod images;
+mod ndjson;
+mod page;
+mod policy;
+mod process;
+mod query;
+mod quirks;
+mod rates;
+mod request;
+mod routes;
+mod sandboxes;
+mod session;
+mod sessions;
+mod snapshots;
+mod text;
+mod world;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use self::error::{ApiError, Result};
+use self::rates::Rate;
+use self::world::World;
+use crate::{Emulation, Listener, Server};
+
+pub use self::config::{Account, ImageState, Limits, VercelConfig};
+
+/// The emulated account.
+struct Vercel {
+    emulation: Arc<Emulation>,
+    config: VercelConfig,
+    world: Mutex<World>,
+    /// One sandbox is resumed at a time, so that two requests do not start two machines for it.
+    resuming: tokio::sync::Mutex<()>,
+    requests: Rate,
+    deletions: Rate,
+    vcpus: Rate,
+}
+
+/// Serves the account on the listener's port, at `/api` and at the root.
+pub fn serve(listener: Listener, emulation: Arc<Emulation>, config: VercelConfig) -> Server {
+    let minute = Duration::from_secs(60);
+    let vercel = Arc::new(Vercel {
+        emulation: Arc::clone(&emulation),
+        world: Mutex::default(),
+        resuming: tokio::sync::Mutex::default(),
+        requests: Rate::new("requests", config.limits.requests_per_minute, minute),
+        deletions: Rate::new("deletions", config.limits.deletions_per_second, Duration::from_secs(1)),
+        vcpus: Rate::new("vCPU allocations", config.limits.vcpus_per_minute, minute),
+        config,
+    });
+    let router = Router::new().fallback(routes::answer).with_state(Arc::clone(&vercel));
+    listener.serve(emulation, router, move || vercel.view())
+}
+
+impl Vercel {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the work to its end even if the client goes away, as a service does.
+    async fn to_the_end<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+        let (done, result) = oneshot::channel();
+        self.emulation.tasks.spawn(async move {
+            // Nobody may be waiting any more.
+            let _ = done.send(work.await);
+        });
+        result.await.map_err(|_| ApiError::internal("shutting down"))?
+    }
+
+    /// For the admin route.
+    fn view(&self) -> Value {
+        let world = self.world();
+        let sandboxes: Vec<Value> = world.sandboxes.values().map(|sandbox| sandbox.view()).collect();
+        let snapshots: Vec<&String> = world.snapshots.keys().collect();
+        let statuses = world.sessions.values().map(|session| (session.identity.id.clone(), json!(session.status())));
+        let sessions: serde_json::Map<String, Value> = statuses.collect();
+        json!({ "vendor": "vercel", "sandboxes": sandboxes, "sessions": sessions, "snapshots": snapshots })
+    }
+}
