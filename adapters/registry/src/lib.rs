@@ -24,6 +24,7 @@ pub const KNOWN: &[Known] = &[
         compiled: cfg!(all(feature = "local", target_os = "linux")),
     },
     Known { name: "docker", about: "Docker Engine or Podman, by its socket", compiled: cfg!(feature = "docker") },
+    Known { name: "vercel", about: "Vercel Sandbox, microVMs by its API", compiled: cfg!(feature = "vercel") },
 ];
 
 /// Connects to the backend `name`, as its table of the configuration says.
@@ -38,6 +39,8 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
         "local" => sandbox_bench_local::connect(parse(name, config)?).await,
         #[cfg(feature = "docker")]
         "docker" => sandbox_bench_docker::connect(&parse(name, config)?, call).await,
+        #[cfg(feature = "vercel")]
+        "vercel" => sandbox_bench_vercel::connect(&parse(name, config)?),
         _ => Err(missing(name)),
     }
 }

@@ -33,7 +33,17 @@ const SOON: SignedDuration = SignedDuration::from_hours(3);
 /// # Errors
 /// `Credentials` if there are none, `InvalidRequest` for an address that is none.
 pub fn connect(config: &VercelConfig) -> Result<Arc<dyn Backend>> {
-    let variable = |name: &str| std::env::var(name).ok();
+    connect_with(config, |name| std::env::var(name).ok())
+}
+
+/// As [`connect`], with `variable` for the variables of the environment.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_with(
+    config: &VercelConfig,
+    variable: impl Fn(&str) -> Option<String> + Copy,
+) -> Result<Arc<dyn Backend>> {
     let config = config.resolved(variable);
     let credentials = Credentials::resolve(&config, variable)?;
     let api = Api::new(config, credentials)?;

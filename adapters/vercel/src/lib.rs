@@ -23,5 +23,5 @@ mod session;
 mod transfer;
 mod wire;
 
-pub use backend::connect;
+pub use backend::{connect, connect_with};
 pub use config::{AccountPlan, VercelConfig};
