@@ -1,7 +1,12 @@
 //! `sandbox-emulator VENDOR`: one vendor's wire protocol on a local port.
 
-use clap::{Parser, Subcommand};
-use sandbox_bench_emulators::{cli, vercel};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use sandbox_bench_emulators::cli::{self, Options};
+use sandbox_bench_emulators::daytona::{self, DaytonaOptions, Permission, Quota};
+use sandbox_bench_emulators::vercel::{self, ImageState, Limits, VercelOptions};
 
 #[derive(Parser)]
 #[command(version, about = "Emulates a sandbox vendor's wire protocol; sandboxes really execute")]
@@ -12,28 +17,121 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Vendor {
-    /// Vercel Sandbox
-    Vercel {
-        #[command(flatten)]
-        options: cli::Options,
-        #[command(flatten)]
-        account: vercel::Account,
-    },
+    /// Daytona, platform generation v0
+    Daytona(Daytona),
+    /// Vercel Sandbox, API v3 and v2
+    Vercel(Vercel),
 }
 
-fn main() -> anyhow::Result<()> {
+#[derive(Args)]
+struct Daytona {
+    #[command(flatten)]
+    options: Options,
+    /// The API key that is accepted
+    #[arg(long, default_value = "dtn_emulator")]
+    api_key: String,
+    /// The key may not delete sandboxes
+    #[arg(long)]
+    no_delete: bool,
+    /// vCPU, GiB of memory and GiB of disk that all sandboxes may have together
+    #[arg(long, num_args = 3, value_names = ["VCPU", "MEMORY", "DISK"])]
+    quota: Option<Vec<u64>>,
+    /// Snapshots that the organization may have
+    #[arg(long, default_value_t = 30)]
+    snapshot_quota: u64,
+    /// Milliseconds that a minute of the API's intervals takes
+    #[arg(long, value_name = "MS", default_value_t = 60_000)]
+    minute: u64,
+}
+
+#[derive(Args)]
+struct Vercel {
+    #[command(flatten)]
+    options: Options,
+    /// The access token that is accepted
+    #[arg(long, default_value = "emulator-token")]
+    token: String,
+    /// An image that was pushed to the project's registry
+    #[arg(long, value_name = "REPOSITORY:TAG")]
+    pushed: Vec<String>,
+    /// An image that was pushed and is still being prepared
+    #[arg(long, value_name = "REPOSITORY:TAG")]
+    preparing: Vec<String>,
+    /// Sandboxes at one time
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().concurrent_sessions)]
+    concurrent: usize,
+    /// Processors handed out per minute
+    #[arg(long, value_name = "VCPU", default_value_t = Limits::default().vcpus_per_minute)]
+    vcpu_rate: u32,
+}
+
+fn main() -> ExitCode {
+    // Before anything else: a helper of the engine must have one thread.
     sandbox_bench_local::engine::helper_main_if_requested();
-    let arguments = Arguments::parse();
-    tokio::runtime::Runtime::new()?.block_on(run(arguments.vendor))
-}
-
-async fn run(vendor: Vendor) -> anyhow::Result<()> {
-    match vendor {
-        Vendor::Vercel { options, account } => {
-            let config = account.config();
-            let (listener, emulation) = (options.listener().await?, options.emulation().await?);
-            let variables = config.variables(&listener.base_url());
-            cli::serve(vercel::serve(listener, emulation, config), &variables).await
+    let result = tokio::runtime::Runtime::new().map_err(anyhow::Error::from).and_then(|runtime| {
+        let result = runtime.block_on(run(Arguments::parse()));
+        // A read of standard input may still wait; nothing depends on it.
+        runtime.shutdown_background();
+        result
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sandbox-emulator: {error:#}");
+            ExitCode::FAILURE
         }
     }
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    match arguments.vendor {
+        Vendor::Daytona(daytona) => serve_daytona(daytona).await,
+        Vendor::Vercel(vercel) => serve_vercel(vercel).await,
+    }
+}
+
+async fn serve_daytona(arguments: Daytona) -> anyhow::Result<()> {
+    let mut options = DaytonaOptions {
+        api_key: arguments.api_key.clone(),
+        minute: Duration::from_millis(arguments.minute),
+        quota: Quota { snapshots: arguments.snapshot_quota, ..Quota::default() },
+        ..DaytonaOptions::default()
+    };
+    if let Some([cpu, memory, disk]) = arguments.quota.as_deref() {
+        (options.quota.cpu, options.quota.memory, options.quota.disk) = (*cpu, *memory, *disk);
+    }
+    if arguments.no_delete {
+        options.permissions.remove(&Permission::DeleteSandboxes);
+    }
+    let emulation = arguments.options.emulation().await?;
+    let listener = arguments.options.listener().await?;
+    let server = daytona::start(listener, emulation, options);
+    let variables = [("DAYTONA_API_URL", format!("{}/api", server.base_url())), ("DAYTONA_API_KEY", arguments.api_key)];
+    cli::serve(server, &variables).await
+}
+
+async fn serve_vercel(arguments: Vercel) -> anyhow::Result<()> {
+    let ready = arguments.pushed.into_iter().map(|name| (name, ImageState::Ready));
+    let preparing = arguments.preparing.into_iter().map(|name| (name, ImageState::Preparing));
+    let options = VercelOptions {
+        tokens: vec![arguments.token.clone()],
+        images: ready.chain(preparing).collect(),
+        limits: Limits {
+            concurrent_sessions: arguments.concurrent,
+            vcpus_per_minute: arguments.vcpu_rate,
+            ..Limits::default()
+        },
+        ..VercelOptions::default()
+    };
+    let emulation = arguments.options.emulation().await?;
+    let listener = arguments.options.listener().await?;
+    let (team, project) = (options.team_id.clone(), options.project_id.clone());
+    let server = vercel::start(listener, emulation, options);
+    let variables = [
+        ("VERCEL_API_URL", format!("{}/api", server.base_url())),
+        ("VERCEL_TOKEN", arguments.token),
+        ("VERCEL_TEAM_ID", team),
+        ("VERCEL_PROJECT_ID", project),
+    ];
+    cli::serve(server, &variables).await
 }

@@ -67,6 +67,7 @@ pub struct ImageFacts {
 pub struct Machine {
     pub(crate) sandbox: EngineSandbox,
     facts: Mutex<ImageFacts>,
+    tool_user: Mutex<Option<String>>,
 }
 
 impl Machine {
@@ -83,6 +84,15 @@ impl Machine {
     /// Changes environment, directory or user of later commands.
     pub fn change_facts(&self, change: impl FnOnce(&mut ImageFacts)) {
         change(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// As whom [`Machine::tool`] and the methods for files act; `None`, as at first, is root.
+    pub fn set_tool_user(&self, user: Option<String>) {
+        *self.tool_user.lock().unwrap_or_else(PoisonError::into_inner) = user;
+    }
+
+    fn tool_user(&self) -> User {
+        user(self.tool_user.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Ends every process in it and keeps its files.
@@ -102,4 +112,9 @@ impl Machine {
     pub fn ended(&self) -> bool {
         self.sandbox.ended()
     }
+}
+
+/// A user by name; `None` is root.
+fn user(name: Option<String>) -> User {
+    name.map_or(User::Root, User::Name)
 }

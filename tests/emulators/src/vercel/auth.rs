@@ -5,8 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 
-use super::config::VercelConfig;
 use super::error::{ApiError, Result};
+use super::options::VercelOptions;
 use super::query::Query;
 use super::session::now_ms;
 
@@ -26,7 +26,7 @@ struct Claims {
     exp: u64,
 }
 
-impl VercelConfig {
+impl VercelOptions {
     /// # Errors
     /// 401 for a token that is missing, unknown or expired; 403 for another team.
     pub(super) fn authenticate(&self, headers: &HeaderMap, query: &Query) -> Result<Caller> {
@@ -84,7 +84,7 @@ mod tests {
             headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
         }
         let query = Query::of(&format!("/?{query}").parse().unwrap()).unwrap();
-        VercelConfig::default().authenticate(&headers, &query).map_err(|error| error.status.as_u16())
+        VercelOptions::default().authenticate(&headers, &query).map_err(|error| error.status.as_u16())
     }
 
     fn oidc(team: &str, expires_in: i64) -> String {
@@ -109,12 +109,12 @@ mod tests {
 
     #[test]
     fn the_project_is_needed_unless_the_token_says_it() {
-        let config = VercelConfig::default();
+        let options = VercelOptions::default();
         let (token, oidc) = (Caller { knows_project: false }, Caller { knows_project: true });
-        config.check_project(token, Some("prj_emulator")).unwrap();
-        config.check_project(token, Some("bench")).unwrap();
-        config.check_project(oidc, None).unwrap();
-        assert!(config.check_project(token, None).unwrap_err().violation);
-        assert_eq!(config.check_project(oidc, Some("prj_other")).unwrap_err().status, StatusCode::FORBIDDEN);
+        options.check_project(token, Some("prj_emulator")).unwrap();
+        options.check_project(token, Some("bench")).unwrap();
+        options.check_project(oidc, None).unwrap();
+        assert!(options.check_project(token, None).unwrap_err().violation);
+        assert_eq!(options.check_project(oidc, Some("prj_other")).unwrap_err().status, StatusCode::FORBIDDEN);
     }
 }

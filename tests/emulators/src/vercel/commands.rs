@@ -137,11 +137,10 @@ impl Vercel {
         if process.finish().is_some() {
             return Err(ApiError::not_found("A running command of this id was"));
         }
-        if ignored {
-        } else if signal == SIGKILL {
-            process.kill();
-        } else {
-            send_signal(&session, &process, signal).await?;
+        match signal {
+            _ if ignored => {}
+            SIGKILL => process.kill(),
+            _ => send_signal(&session, &process, signal).await?,
         }
         Answer::ok(json!({ "command": process.view() }))
     }

@@ -40,7 +40,11 @@ struct Reservation {
 
 impl Reservation {
     fn take(vercel: &Arc<Vercel>, name: &str) -> Result<Reservation> {
+        let most = vercel.options.limits.concurrent_sessions;
         let mut world = vercel.world();
+        if world.busy() >= most {
+            return Err(ApiError::rate_limited(format!("At most {most} sandboxes at one time."), 20));
+        }
         if world.sandboxes.contains_key(name) || !world.reserved.insert(name.to_owned()) {
             return Err(ApiError::conflict(format!("Sandbox `{name}` already exists.")));
         }
@@ -59,8 +63,8 @@ impl Vercel {
         ask.query.only(&[])?;
         let (caller, flags) = (ask.caller, ask.flags.clone());
         let settings: Settings = ask.json(NOT_AT_CREATE).await?;
-        self.config.check_project(caller, settings.project_id.as_deref())?;
-        settings.check(&self.config.limits)?;
+        self.options.check_project(caller, settings.project_id.as_deref())?;
+        settings.check(&self.options.limits)?;
         let plan = self.plan(settings, version)?;
         if flags.has("image-not-ready") {
             return Err(not_ready(DEFAULT_IMAGE));
@@ -70,10 +74,10 @@ impl Vercel {
 
     pub(super) async fn fork(self: &Arc<Self>, name: &str, ask: Ask) -> Result<Answer> {
         ask.query.only(&["projectId"])?;
-        self.config.check_project(ask.caller, ask.query.get("projectId"))?;
+        self.options.check_project(ask.caller, ask.query.get("projectId"))?;
         let flags = ask.flags.clone();
         let settings: Settings = ask.json(NOT_AT_FORK).await?;
-        settings.check(&self.config.limits)?;
+        settings.check(&self.options.limits)?;
         let (mut plan, snapshot) = {
             let world = self.world();
             let source = world.sandbox(name)?;
@@ -84,7 +88,7 @@ impl Vercel {
             (plan.origin, plan.fetch) = (Origin::Snapshot(snapshot), None);
         }
         if let Some(image) = &settings.image {
-            (plan.origin, plan.fetch) = (Origin::Image(self.config.image(image)?), None);
+            (plan.origin, plan.fetch) = (Origin::Image(self.options.image(image)?), None);
         }
         plan.name = new_name(settings.name.clone());
         plan.apply(settings)?;
@@ -106,7 +110,7 @@ impl Vercel {
                 self.usable(&snapshot_id, &region)?;
                 (Origin::Snapshot(snapshot_id), None)
             }
-            (fetch, Some(image), None) => (Origin::Image(self.config.image(&image)?), fetch),
+            (fetch, Some(image), None) => (Origin::Image(self.options.image(&image)?), fetch),
             (fetch, None, Some(runtime)) if RUNTIMES.contains(&runtime.as_str()) => (Origin::Runtime(runtime), fetch),
             (_, None, Some(runtime)) => {
                 return Err(ApiError::bad_request(format!("Invalid request: runtime `{runtime}` is unknown.")));
@@ -141,10 +145,6 @@ impl Vercel {
         self.vcpus.take(plan.vcpus)?;
         let vercel = Arc::clone(self);
         self.to_the_end(async move {
-            if vercel.world().busy() >= vercel.config.limits.concurrent_sessions {
-                let most = vercel.config.limits.concurrent_sessions;
-                return Err(ApiError::rate_limited(format!("At most {most} sandboxes at one time."), 20));
-            }
             let reservation = Reservation::take(&vercel, &plan.name)?;
             let (origin, fetch) = (plan.origin.clone(), plan.fetch.clone());
             let session = vercel.open(&plan, origin, fetch, &flags).await?;
@@ -183,7 +183,7 @@ impl Vercel {
         let identity = Identity {
             id: new_id("sbx"),
             sandbox: plan.name.clone(),
-            project_id: self.config.project_id.clone(),
+            project_id: self.options.project_id.clone(),
             region: plan.region.clone(),
             vcpus: plan.vcpus,
             runtime: match origin {

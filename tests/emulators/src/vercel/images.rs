@@ -4,8 +4,8 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::Vercel;
-use super::config::{ImageState, VercelConfig};
 use super::error::{ApiError, Result};
+use super::options::{ImageState, VercelOptions};
 use super::routes::{Answer, Ask};
 
 /// Where sandboxes start that name no image.
@@ -26,7 +26,7 @@ pub(super) fn is_managed(reference: &str) -> bool {
     reference.starts_with(MANAGED)
 }
 
-impl VercelConfig {
+impl VercelOptions {
     /// The full name of an image that sandboxes can start from: `repository:tag`, or a managed one.
     ///
     /// # Errors
@@ -63,8 +63,8 @@ pub(super) fn not_ready(name: &str) -> ApiError {
 impl Vercel {
     pub(super) fn image_route(&self, method: &Method, repository: &str, rest: &[&str], ask: &Ask) -> Result<Answer> {
         ask.query.only(&["projectId", "limit", "cursor", "untagged"])?;
-        self.config.check_project(ask.caller, ask.query.get("projectId"))?;
-        let tags = self.config.images.iter().filter_map(|(name, state)| {
+        self.options.check_project(ask.caller, ask.query.get("projectId"))?;
+        let tags = self.options.images.iter().filter_map(|(name, state)| {
             let (owner, tag) = name.split_once(':')?;
             (owner == repository).then_some((name, tag, *state))
         });
@@ -103,16 +103,16 @@ mod tests {
     fn only_managed_and_pushed_images_exist() {
         let images =
             [("task:1", ImageState::Ready), ("task:2", ImageState::Preparing), ("arm:1", ImageState::Unoptimized)];
-        let config = VercelConfig {
+        let options = VercelOptions {
             images: images.into_iter().map(|(name, state)| (name.to_owned(), state)).collect(),
-            ..VercelConfig::default()
+            ..VercelOptions::default()
         };
         for known in ["task:1", "vcr.vercel.com/emulator/bench/task:1", "emulator/bench/task:1"] {
-            assert_eq!(config.image(known).unwrap(), "task:1");
+            assert_eq!(options.image(known).unwrap(), "task:1");
         }
-        assert_eq!(config.image("vercel/sandbox/universal").unwrap(), DEFAULT_IMAGE);
-        assert_eq!(config.image("vercel/sandbox/python:3.14").unwrap(), "vercel/sandbox/python:3.14");
-        let code = |reference: &str| config.image(reference).unwrap_err().code;
+        assert_eq!(options.image("vercel/sandbox/universal").unwrap(), DEFAULT_IMAGE);
+        assert_eq!(options.image("vercel/sandbox/python:3.14").unwrap(), "vercel/sandbox/python:3.14");
+        let code = |reference: &str| options.image(reference).unwrap_err().code;
         assert_eq!(code("task:2"), "image_not_ready");
         assert_eq!(code("arm:1"), "bad_request");
         for unknown in ["task", "python:3.11-slim", "docker.io/library/python:3.11", "vercel/sandbox/python:2.7"] {

@@ -1,36 +1,19 @@
 //! Vercel Sandbox, as of November 2026: `POST /v3/sandboxes` and the v2 routes, below `/api` or without it.
 //!
 //! A **sandbox** is a durable name; a **session** is one virtual machine's life in it, here a machine of the local engine.
-//! What the emulator does is in `tests/emulators/README.md`, with what it cannot do.
-//!
-//! # Flags
-//! Beside the faults of the wire, a script can ask for these (see [`crate::faults`]):
-//!
-//! | flag | on | what happens |
-//! |---|---|---|
-//! | `pending` | create, fork, resume | the session is `pending` for so many milliseconds (value) |
-//! | `image-not-ready` | create | `image_not_ready`, whatever the registry says |
-//! | `stop-lags` | stop | the answer says `stopping`, the machine ends later |
-//! | `stop-unmeasured` | stop | the answer has no counters |
-//! | `delete-ignored` | deleting a sandbox or snapshot | answers as if deleted; nothing is |
-//! | `snapshot-failed` | snapshot | its status is `failed` |
-//! | `kill-ignored` | kill | answers as if killed |
-//! | `stale-list` | listing sandboxes | those younger than so many milliseconds (value) are missing |
-//! | `stream-error` | exec, logs | after so many pieces of output (value), `sandbox_stream_closed` in the stream |
-//! | `early-end` | exec | the stream ends well-formed before the command's end |
-//! | `unknown-stream`, `extra-keys`, `no-final-newline`, `charset` | exec, logs | the stream differs in this |
-//! | `read-json` | fs/read | 200 with JSON in place of the file |
-//! | `unknown-status`, `null-started-at`, `echo-policy`, `no-routes` | any with a session | the answer is wrong in this |
+//! What it cannot do as the vendor does, what it had to decide, and its flags for fault scripts are listed in the crate's
+//! README.
 
 mod auth;
 mod boot;
 mod commands;
-mod config;
+
 mod create;
 mod error;
 mod files;
 mod images;
 mod ndjson;
+mod options;
 mod page;
 mod policy;
 mod process;
@@ -59,12 +42,12 @@ use self::rates::Rate;
 use self::world::World;
 use crate::{Emulation, Listener, Server};
 
-pub use self::config::{Account, ImageState, Limits, VercelConfig};
+pub use self::options::{ImageState, Limits, VercelOptions};
 
 /// The emulated account.
 struct Vercel {
     emulation: Arc<Emulation>,
-    config: VercelConfig,
+    options: VercelOptions,
     world: Mutex<World>,
     /// One sandbox is resumed at a time, so that two requests do not start two machines for it.
     resuming: tokio::sync::Mutex<()>,
@@ -74,16 +57,16 @@ struct Vercel {
 }
 
 /// Serves the account on the listener's port, at `/api` and at the root.
-pub fn serve(listener: Listener, emulation: Arc<Emulation>, config: VercelConfig) -> Server {
+pub fn start(listener: Listener, emulation: Arc<Emulation>, options: VercelOptions) -> Server {
     let minute = Duration::from_secs(60);
     let vercel = Arc::new(Vercel {
         emulation: Arc::clone(&emulation),
         world: Mutex::default(),
         resuming: tokio::sync::Mutex::default(),
-        requests: Rate::new("requests", config.limits.requests_per_minute, minute),
-        deletions: Rate::new("deletions", config.limits.deletions_per_second, Duration::from_secs(1)),
-        vcpus: Rate::new("vCPU allocations", config.limits.vcpus_per_minute, minute),
-        config,
+        requests: Rate::new("requests", options.limits.requests_per_minute, minute),
+        deletions: Rate::new("deletions", options.limits.deletions_per_second, Duration::from_secs(1)),
+        vcpus: Rate::new("vCPU allocations", options.limits.vcpus_per_minute, minute),
+        options,
     });
     let router = Router::new().fallback(routes::answer).with_state(Arc::clone(&vercel));
     listener.serve(emulation, router, move || vercel.view())

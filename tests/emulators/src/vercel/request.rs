@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::config::Limits;
 use super::error::{ApiError, Result};
+use super::options::Limits;
 
 /// Megabytes of memory that come with each processor.
 pub(super) const MEMORY_PER_VCPU: u32 = 2048;
@@ -83,6 +83,8 @@ pub(super) struct Settings {
     pub(super) current_snapshot_id: Option<String>,
     pub(super) region: Option<String>,
     pub(super) failover_regions: Option<Vec<String>>,
+    /// Drives by the path they are mounted at. There are no drives here, so only an empty map passes.
+    pub(super) mounts: Option<Map<String, Value>>,
 }
 
 pub(super) const NOT_AT_CREATE: &[&str] = &["currentSnapshotId"];
@@ -151,6 +153,9 @@ impl Settings {
             if memory.is_some_and(|memory| memory != vcpus * MEMORY_PER_VCPU) {
                 return Err(refuse(format!("`resources.memory` should be {}", vcpus * MEMORY_PER_VCPU)));
             }
+        }
+        if self.mounts.as_ref().is_some_and(|mounts| !mounts.is_empty()) {
+            return Err(ApiError::not_found("Drive"));
         }
         let region = self.region.as_deref().unwrap_or(REGIONS[0]);
         let failover = self.failover_regions.iter().flatten().map(String::as_str);

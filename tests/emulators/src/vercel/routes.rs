@@ -98,7 +98,7 @@ impl Vercel {
     async fn route(self: &Arc<Self>, request: Request<Body>, flags: Flags) -> Result<Answer> {
         let (head, body) = request.into_parts();
         let query = Query::of(&head.uri)?;
-        let caller = self.config.authenticate(&head.headers, &query)?;
+        let caller = self.options.authenticate(&head.headers, &query)?;
         self.requests.take(1)?;
         let path = head.uri.path();
         let path: Vec<&str> = path.strip_prefix("/api/").unwrap_or(path).trim_start_matches('/').split('/').collect();

@@ -17,7 +17,7 @@ use crate::Flags;
 impl Vercel {
     pub(super) async fn get_sandbox(self: &Arc<Self>, name: &str, ask: Ask) -> Result<Answer> {
         ask.query.only(&["projectId", "resume"])?;
-        self.config.check_project(ask.caller, ask.query.get("projectId"))?;
+        self.options.check_project(ask.caller, ask.query.get("projectId"))?;
         let resume = ask.query.flag("resume")?;
         self.world().sandbox(name)?;
         let resumed = resume && self.resume(name.to_owned(), ask.flags).await?;
@@ -62,9 +62,9 @@ impl Vercel {
 
     pub(super) async fn update_sandbox(&self, name: &str, ask: Ask) -> Result<Answer> {
         ask.query.only(&["projectId", "resume"])?;
-        self.config.check_project(ask.caller, ask.query.get("projectId"))?;
+        self.options.check_project(ask.caller, ask.query.get("projectId"))?;
         let settings: Settings = ask.json(NOT_AT_UPDATE).await?;
-        settings.check(&self.config.limits)?;
+        settings.check(&self.options.limits)?;
         let mut world = self.world();
         if let Some(id) = &settings.current_snapshot_id {
             world.snapshot(id)?;
@@ -78,7 +78,7 @@ impl Vercel {
 
     pub(super) async fn delete_sandbox(self: &Arc<Self>, name: &str, ask: Ask) -> Result<Answer> {
         ask.query.only(&["projectId", "deleteOrphanSnapshots"])?;
-        self.config.check_project(ask.caller, ask.query.get("projectId"))?;
+        self.options.check_project(ask.caller, ask.query.get("projectId"))?;
         let orphans = ask.query.flag("deleteOrphanSnapshots")?;
         self.deletions.take(1)?;
         let sandbox = self.world().sandbox(name)?.clone();
@@ -103,7 +103,7 @@ impl Vercel {
     pub(super) fn list_sandboxes(&self, ask: &Ask) -> Result<Answer> {
         let query = &ask.query;
         query.only(&["project", "limit", "cursor", "sortBy", "sortOrder", "namePrefix", "status", "tags"])?;
-        self.config.check_project(ask.caller, query.get("project"))?;
+        self.options.check_project(ask.caller, query.get("project"))?;
         let key = sort_key(query)?;
         let tag =
             query.get("tags").map(|tag| tag.split_once(':').ok_or_else(|| refuse("`tags` should be `key:value`")));

@@ -26,7 +26,7 @@ impl Vercel {
 
     pub(super) fn list_sessions(&self, ask: &Ask) -> Result<Answer> {
         ask.query.only(&["project", "name", "limit", "cursor", "sortOrder"])?;
-        self.config.check_project(ask.caller, ask.query.get("project"))?;
+        self.options.check_project(ask.caller, ask.query.get("project"))?;
         let name = ask.query.get("name");
         let world = self.world();
         let shown = world.sessions.values().filter(|session| name.is_none_or(|name| session.identity.sandbox == name));
@@ -42,7 +42,7 @@ impl Vercel {
         extend.check()?;
         let session = self.world().session(id)?;
         session.need_running()?;
-        let longest = self.config.limits.session_ms;
+        let longest = self.options.limits.session_ms;
         if !session.extend(extend.duration, longest) {
             return Err(ApiError::bad_request(format!("Invalid request: a session should last <= {longest}.")));
         }

@@ -112,7 +112,7 @@ impl Vercel {
 
     pub(super) fn list_snapshots(&self, ask: &Ask) -> Result<Answer> {
         ask.query.only(&["project", "name", "limit", "cursor", "sortOrder"])?;
-        self.config.check_project(ask.caller, ask.query.get("project"))?;
+        self.options.check_project(ask.caller, ask.query.get("project"))?;
         let name = ask.query.get("name");
         let world = self.world();
         let all = world.snapshots.values().filter(|snapshot| !snapshot.expired());
@@ -125,7 +125,7 @@ impl Vercel {
     /// A snapshot and those it stands on, each with those that stand on the same one.
     pub(super) fn snapshot_tree(&self, ask: &Ask) -> Result<Answer> {
         ask.query.only(&["project", "snapshotId", "limit", "cursor", "sortOrder"])?;
-        self.config.check_project(ask.caller, ask.query.get("project"))?;
+        self.options.check_project(ask.caller, ask.query.get("project"))?;
         let id = ask.query.get("snapshotId");
         let id = id.ok_or_else(|| ApiError::bad_request("Invalid request: `snapshotId` is required."))?;
         let world = self.world();

@@ -2,38 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use clap::Args;
-
-/// Options of the program that concern the account.
-#[derive(Args, Clone, Debug)]
-pub struct Account {
-    /// An image that was pushed to the project's registry
-    #[arg(long = "pushed", value_name = "REPOSITORY:TAG")]
-    pushed: Vec<String>,
-    /// An image that was pushed but is not ready
-    #[arg(long = "preparing", value_name = "REPOSITORY:TAG")]
-    preparing: Vec<String>,
-    /// Sandboxes at one time
-    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().concurrent_sessions)]
-    concurrent: usize,
-}
-
-impl Account {
-    /// The default account with these images and limits.
-    pub fn config(&self) -> VercelConfig {
-        let ready = self.pushed.iter().map(|name| (name.clone(), ImageState::Ready));
-        let preparing = self.preparing.iter().map(|name| (name.clone(), ImageState::Preparing));
-        VercelConfig {
-            images: ready.chain(preparing).collect(),
-            limits: Limits { concurrent_sessions: self.concurrent, ..Limits::default() },
-            ..VercelConfig::default()
-        }
-    }
-}
-
 /// An account with one team and one project, its limits, and the images of its registry.
 #[derive(Clone, Debug)]
-pub struct VercelConfig {
+pub struct VercelOptions {
     /// Access tokens that are accepted. OIDC tokens need not be listed: their claims are compared instead.
     pub tokens: Vec<String>,
     /// Id of the team, `team_...`.
@@ -51,9 +22,9 @@ pub struct VercelConfig {
     pub images: BTreeMap<String, ImageState>,
 }
 
-impl Default for VercelConfig {
-    fn default() -> VercelConfig {
-        VercelConfig {
+impl Default for VercelOptions {
+    fn default() -> VercelOptions {
+        VercelOptions {
             tokens: vec!["emulator-token".to_owned()],
             team_id: "team_emulator".to_owned(),
             team_slug: "emulator".to_owned(),
@@ -62,18 +33,6 @@ impl Default for VercelConfig {
             limits: Limits::default(),
             images: BTreeMap::new(),
         }
-    }
-}
-
-impl VercelConfig {
-    /// What points a client at an emulator with this address.
-    pub fn variables(&self, base_url: &str) -> Vec<(&'static str, String)> {
-        vec![
-            ("VERCEL_API_URL", format!("{base_url}/api")),
-            ("VERCEL_TOKEN", self.tokens.first().cloned().unwrap_or_default()),
-            ("VERCEL_TEAM_ID", self.team_id.clone()),
-            ("VERCEL_PROJECT_ID", self.project_id.clone()),
-        ]
     }
 }
 
