@@ -16,11 +16,11 @@ use crate::client::{ask, gone, session_answer};
 use crate::helper::{LINE_LIMIT, Vm};
 use crate::wire::{Line, OfCommand};
 
-/// Attempts without any progress before the output is given up.
-const ATTEMPTS: u32 = 8;
+/// Attempts without any progress before the output is given up: two and a half minutes, for the command goes on meanwhile.
+const ATTEMPTS: u32 = 20;
 /// Pause before an attempt that follows a failed one; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What comes next of a command.
 #[derive(Debug, PartialEq, Eq)]

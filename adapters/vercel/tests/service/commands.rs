@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox_bench_core::{Completion, ErrorKind, ExecReport, ExecSpec, Result, Sandbox, Stream, TailSink};
+use sandbox_bench_core::{Completion, ErrorKind, ExecReport, ExecSpec, Result, Sandbox, Stream, TailSink, TreeKill};
 use serde_json::{Value, json};
 
 use crate::script::{NAMED, Reply, SESSION, Scripted, always, call, ok, opened, reference, refusal, session};
@@ -152,12 +152,21 @@ async fn a_command_waits_for_its_sandbox_to_run() {
 }
 
 #[tokio::test]
-async fn output_that_never_comes_is_given_up() {
-    let (_, report, _) = tokio::time::timeout(
-        Duration::from_secs(60),
-        run(vec![(CMD, ok(command(None))), (LOGS, Reply::Cut(begun())), (LOGS, always(Reply::Text(502, "")))]),
-    )
-    .await
-    .unwrap();
-    assert!(matches!(completion(report), Completion::TransportLost | Completion::DeadlineExceeded { .. }));
+async fn a_limit_holds_also_when_the_service_does_not_answer_any_more() {
+    let get = format!("GET {NAMED}");
+    let service = Scripted::new(vec![
+        (&get, ok(opened("running"))),
+        (CMD, ok(command(None))),
+        (LOGS, Reply::Cut([begun(), vec![out("partial")]].concat())),
+        (LOGS, always(Reply::Text(502, ""))),
+        (CMD, always(Reply::Text(502, ""))),
+    ])
+    .await;
+    let sandbox = service.backend.attach(&call(), &reference()).await.unwrap();
+    let sink = TailSink::new(1 << 16);
+    let report = sandbox.exec(&call(), &ExecSpec::sh("x").timeout(Duration::from_millis(300)), &sink).await;
+    // Whether the processes are gone cannot be known; the service was asked to kill the command itself.
+    assert_eq!(completion(report), Completion::DeadlineExceeded { tree_killed: TreeKill::Unknown });
+    assert_eq!(sink.text(Stream::Stdout), "partial");
+    assert_eq!(service.bodies(&format!("{CMD}/cmd_1/kill")), [json!({ "signal": 9 })]);
 }
