@@ -69,7 +69,7 @@ impl Api {
         let what = format!("sandbox {name}");
         match ask(call, &what, Effect::Idempotent, self.named(Method::GET, name)).await? {
             Ok(answer) => json(call, &what, Effect::Idempotent, answer, ANSWER_LIMIT).await.map(Some),
-            Err(refusal) if refusal.status == 404 => Ok(None),
+            Err(refusal) if matches!(refusal.status, 404 | 410) => Ok(None),
             Err(refusal) => Err(error::refused(&what, Effect::Idempotent, &refusal)),
         }
     }

@@ -27,8 +27,6 @@ const MEMORY_PER_VCPU: u64 = 2048;
 const DISK: u64 = 32 << 10;
 /// Virtual CPUs of a sandbox that does not say how many.
 const DEFAULT_VCPUS: u32 = 2;
-/// Where a reference leads to the vendor's registry by itself.
-const REGISTRY: &str = "vcr.vercel.com/";
 
 /// Creates a sandbox; returns what the service says of it and what is known of how it came to be.
 pub(crate) async fn create(api: &Api, call: &Call, spec: &SandboxSpec) -> Result<(Opened, CreateFacts)> {
@@ -113,6 +111,9 @@ fn refused(spec: &SandboxSpec, error: Error) -> Error {
                 .because(error)
                 .hint("push it to the vendor's registry (see the adapter's README)")
         }
+        (From::Base, ErrorKind::NotFound) => {
+            Error::new(ErrorKind::Environment, "the base image is not there").because(error).hint("see `base_image`")
+        }
         (From::Artifact(id), ErrorKind::NotFound) => {
             Error::new(ErrorKind::NotFound, format!("artifact {id} is not there")).because(error)
         }
@@ -135,7 +136,6 @@ fn start<'a>(config: &'a VercelConfig, source: &'a From) -> Result<Start<'a>> {
         }),
         From::Image(image) => match config.images.get(image) {
             Some(mapped) => Ok(Start::Image(mapped)),
-            None if image.starts_with(REGISTRY) => Ok(Start::Image(image)),
             None => Err(Error::unsupported(format!("the vercel backend has no image for {image}"))
                 .hint("push it to the vendor's registry and list it in the table `images` of the configuration")),
         },
@@ -237,7 +237,6 @@ mod tests {
         let config = VercelConfig { images, ..VercelConfig::default() };
         let of = |source: &From| start(&config, source).map(|start| format!("{start:?}"));
         assert_eq!(of(&From::Image("python:3.12".into())).unwrap(), r#"Image("task-python:3.12")"#);
-        assert!(of(&From::Image("vcr.vercel.com/team/project/x:1".into())).is_ok());
         let error = of(&From::Image("python:3.13".into())).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("python:3.13"), "{error}");

@@ -66,7 +66,7 @@ impl Vm<'_> {
             sudo: true,
             wait: false,
             logs: false,
-            timeout: milliseconds(call.remaining() + BACKSTOP),
+            timeout: milliseconds(spec.limit(call) + BACKSTOP),
         };
         let id = self.start(call, &body, &frame).await?;
         let log = Log::new(self, winding_up(call, call.remaining() + BACKSTOP), id.clone());
