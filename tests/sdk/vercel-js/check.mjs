@@ -90,7 +90,7 @@ await check("create answers with what was asked for", async () => {
   assert.deepEqual(main.tags, { run: "js" });
   assert.match(main.currentSession().sessionId, /^sbx_/);
   assert.equal(main.currentSession().cwd, "/vercel");
-  assert.match(main.image, /universal/);
+  assert.match(main.image, /^vercel\/sandbox\/universal@sha256:/);
 });
 
 await check("a name is taken once", async () => {

@@ -2,6 +2,7 @@
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::Vercel;
 use super::error::{ApiError, Result};
@@ -43,6 +44,8 @@ impl VercelOptions {
             });
             return if known { Ok(name) } else { Err(ApiError::not_found(format!("Image `{reference}`"))) };
         }
+        let by_digest = self.images.keys().find(|known| pinned(known) == name);
+        let name = by_digest.cloned().unwrap_or(name);
         match self.images.get(&name) {
             Some(ImageState::Ready) => Ok(name),
             Some(ImageState::Preparing) => Err(not_ready(&name)),
@@ -82,16 +85,25 @@ impl Vercel {
 }
 
 fn image_view((name, tag, state): (&String, &str, ImageState)) -> Value {
-    use sha2::Digest;
-    let digest = sha2::Sha256::digest(name.as_bytes());
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     json!({
         "id": name,
-        "manifestDigest": format!("sha256:{digest}"),
+        "manifestDigest": digest(name),
         "status": state.word(),
         "tags": [tag],
         "sizeInBytes": 0,
     })
+}
+
+/// As sandboxes show it: by digest in place of the tag.
+pub(super) fn pinned(name: &str) -> String {
+    let repository = name.rsplit_once(':').map_or(name, |(repository, _)| repository);
+    format!("{repository}@{}", digest(name))
+}
+
+/// What the name is made into: an image has no manifest here.
+fn digest(name: &str) -> String {
+    let digest: String = Sha256::digest(name.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digest}")
 }
 
 #[cfg(test)]
@@ -110,6 +122,7 @@ mod tests {
         for known in ["task:1", "vcr.vercel.com/emulator/bench/task:1", "emulator/bench/task:1"] {
             assert_eq!(options.image(known).unwrap(), "task:1");
         }
+        assert_eq!(options.image(&pinned("task:1")).unwrap(), "task:1");
         assert_eq!(options.image("vercel/sandbox/universal").unwrap(), DEFAULT_IMAGE);
         assert_eq!(options.image("vercel/sandbox/python:3.14").unwrap(), "vercel/sandbox/python:3.14");
         let code = |reference: &str| options.image(reference).unwrap_err().code;

@@ -206,19 +206,31 @@ impl Follower {
 /// Takes the output as it comes, kills when asked to or when the limit passes, and notes the end.
 async fn pump(process: Arc<Process>, mut running: Running, limit: Option<Duration>) {
     let (mut out, mut err) = (Decoder::default(), Decoder::default());
-    let limit = async {
+    let over = async {
         match limit {
             Some(limit) => tokio::time::sleep(limit).await,
             None => std::future::pending().await,
         }
     };
-    tokio::pin!(limit);
+    tokio::pin!(over);
     let mut killed = false;
+    // The limit begins with the request, the machine's clock with the process: a command that was ended by its limit
+    // took no less.
+    let mut least = Duration::ZERO;
     loop {
         let event = tokio::select! {
             event = running.next() => event,
-            () = &mut limit, if !killed => { killed = true; running.kill(); continue }
-            () = process.killed.notified(), if !killed => { killed = true; running.kill(); continue }
+            () = &mut over, if !killed => {
+                killed = true;
+                least = limit.unwrap_or_default();
+                running.kill();
+                continue;
+            }
+            () = process.killed.notified(), if !killed => {
+                killed = true;
+                running.kill();
+                continue;
+            }
         };
         match event {
             Ok(Some(Event::Output(Stream::Stdout, bytes))) => process.say("stdout", out.decode(&bytes)),
@@ -237,7 +249,7 @@ async fn pump(process: Arc<Process>, mut running: Running, limit: Option<Duratio
         Ok(outcome) => {
             let cpu = outcome.cpu_user + outcome.cpu_system;
             process.cpu_us.store(cpu.as_micros() as u64, Ordering::Relaxed);
-            Finish::Exited { code: exit_code(&outcome.end), duration_ms: outcome.wall.as_millis() as u64 }
+            Finish::Exited { code: exit_code(&outcome.end), duration_ms: outcome.wall.max(least).as_millis() as u64 }
         }
         Err(_) => Finish::Lost,
     };

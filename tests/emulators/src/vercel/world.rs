@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::error::{ApiError, Result};
+use super::images::pinned;
 use super::policy::Policy;
 use super::request::{MEMORY_PER_VCPU, Retention, Source};
 use super::session::{Session, Status, now_ms};
@@ -185,7 +186,7 @@ impl Sandbox {
         set(&mut view, "snapshotExpiration", self.plan.snapshot_expiration.map(Value::from));
         set(&mut view, "keepLastSnapshots", self.plan.retention.map(|retention| json!(retention)));
         match origin {
-            Origin::Image(reference) => view["image"] = json!(reference),
+            Origin::Image(name) => view["image"] = json!(pinned(name)),
             Origin::Runtime(runtime) => view["runtime"] = json!(runtime),
             Origin::Snapshot(_) => {}
         }
