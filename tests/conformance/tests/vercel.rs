@@ -33,7 +33,7 @@ impl Adapter for Live {
     }
 }
 
-/// The emulator, by the variables that it says to set.
+/// The emulator, by the variables that a user would set.
 struct Emulated {
     variables: Vec<(&'static str, String)>,
 }
@@ -54,9 +54,17 @@ impl Adapter for Emulated {
 async fn serve() -> anyhow::Result<(Server, Emulated)> {
     let options = MachineOptions { host_network: true, ..MachineOptions::default() };
     let emulation = Emulation::new(Machines::open(options).await?, Timing::default());
-    let (listener, config) = (Listener::bind(0).await?, vercel::VercelConfig::default());
-    let variables = config.variables(&listener.base_url());
-    Ok((vercel::serve(listener, Arc::new(emulation), config), Emulated { variables }))
+    let account = vercel::VercelOptions::default();
+    let (team, project) = (account.team_id.clone(), account.project_id.clone());
+    let token = account.tokens.first().cloned().unwrap_or_default();
+    let server = vercel::start(Listener::bind(0).await?, Arc::new(emulation), account);
+    let variables = vec![
+        ("VERCEL_API_URL", format!("{}/api", server.base_url())),
+        ("VERCEL_TOKEN", token),
+        ("VERCEL_TEAM_ID", team),
+        ("VERCEL_PROJECT_ID", project),
+    ];
+    Ok((server, Emulated { variables }))
 }
 
 /// What a correct client does not leave, and does not do.

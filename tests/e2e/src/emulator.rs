@@ -32,24 +32,23 @@ fn program() -> PathBuf {
 }
 
 impl Emulator {
-    /// Starts the emulator of this vendor.
+    /// Starts the emulator of this vendor. `last` is the last variable that it says to set.
     ///
     /// # Panics
     /// It does not say its address.
     #[must_use]
-    pub fn start(vendor: &str) -> Self {
+    pub fn start(vendor: &str, last: &str) -> Self {
         let mut command = Command::new(program());
         command.args([vendor, "--network"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let first = lines.next().expect("an emulator that starts");
         let address = first.strip_prefix("listening on http://").unwrap_or_else(|| panic!("{first}")).to_owned();
-        // What follows comes at once. The last of it names the project.
         let mut variables = Vec::new();
         for line in lines {
             let (name, value) = line.strip_prefix("export ").and_then(|line| line.split_once('=')).unwrap();
             variables.push((name.to_owned(), value.to_owned()));
-            if name.ends_with("_PROJECT_ID") {
+            if name == last {
                 break;
             }
         }

@@ -10,6 +10,10 @@ use serde_json::json;
 const TASKS: &str = "relay-config,access-log,fifo-service";
 const TOKEN: &str = "emulator-token";
 
+fn emulator() -> Emulator {
+    Emulator::start("vercel", "VERCEL_PROJECT_ID")
+}
+
 /// Fails if the token is in a text or in any file of the test's place.
 fn assert_no_token(world: &World, texts: &[&str]) {
     assert!(!texts.iter().any(|text| text.contains(TOKEN)), "the token was shown: {texts:?}");
@@ -24,7 +28,7 @@ fn assert_no_token(world: &World, texts: &[&str]) {
 
 #[test]
 fn gold_is_accepted_cold_and_warm_and_nothing_stays_behind() {
-    let (world, emulator) = (World::new(), Emulator::start("vercel"));
+    let (world, emulator) = (World::new(), emulator());
     let bench = |line: &str| emulator.point(world.bench(line));
     let line = format!("run -vv --backend vercel --dataset smoke --task {TASKS} --condition cold,warm --solver gold");
     let ran = bench(&line).run().exits(0);
@@ -61,7 +65,7 @@ fn gold_is_accepted_cold_and_warm_and_nothing_stays_behind() {
 
 #[test]
 fn missing_and_wrong_credentials_are_told_with_what_to_do() {
-    let (world, emulator) = (World::new(), Emulator::start("vercel"));
+    let (world, emulator) = (World::new(), emulator());
     let line = format!("run --backend vercel --dataset smoke --task {TASKS}");
     let wrong = emulator.point(world.bench(&line)).env("VERCEL_TOKEN", "wrong-s3cret").run();
     assert!(wrong.code != Some(0) && wrong.stderr.contains("VERCEL_TOKEN"), "{}", wrong.stderr);
