@@ -71,17 +71,17 @@ def one_shot_commands(sandbox):
 
 def files(sandbox):
     content = bytes(range(256)) * 5000
-    sandbox.fs.create_folder("/tmp/w", "755")
-    sandbox.fs.upload_file(content, "/tmp/w/a b.bin")
-    assert sandbox.fs.download_file("/tmp/w/a b.bin") == content
-    sandbox.fs.set_file_permissions("/tmp/w/a b.bin", mode="644", owner="root", group="root")
-    info = sandbox.fs.get_file_info("/tmp/w/a b.bin")
+    sandbox.fs.create_folder("/tmp/files", "755")
+    sandbox.fs.upload_file(content, "/tmp/files/a b.bin")
+    assert sandbox.fs.download_file("/tmp/files/a b.bin") == content
+    sandbox.fs.set_file_permissions("/tmp/files/a b.bin", mode="644", owner="root", group="root")
+    info = sandbox.fs.get_file_info("/tmp/files/a b.bin")
     equal((info.size, info.is_dir, info.permissions, info.owner), (len(content), False, "0644", "root"))
-    equal([entry.name for entry in sandbox.fs.list_files("/tmp/w")], ["a b.bin"])
-    sandbox.fs.move_files("/tmp/w/a b.bin", "/tmp/w/c")
-    equal(sandbox.fs.search_files("/tmp/w", "c*").files, ["/tmp/w/c"])
-    sandbox.fs.delete_file("/tmp/w", recursive=True)
-    raises(errors.DaytonaFileNotFoundError, lambda: sandbox.fs.download_file("/tmp/w/c"))
+    equal([entry.name for entry in sandbox.fs.list_files("/tmp/files")], ["a b.bin"])
+    sandbox.fs.move_files("/tmp/files/a b.bin", "/tmp/files/c")
+    equal(sandbox.fs.search_files("/tmp/files", "c*").files, ["/tmp/files/c"])
+    sandbox.fs.delete_file("/tmp/files", recursive=True)
+    raises(errors.DaytonaFileNotFoundError, lambda: sandbox.fs.download_file("/tmp/files/c"))
 
 
 def sessions(sandbox):

@@ -107,7 +107,10 @@ async fn finish(started: Started) -> Answer<(i32, Vec<u8>)> {
         input.send(b"\n").await;
         input.end();
     };
-    let ended = async { shell.outcome().await.map_err(MachineError::from) };
+    let ended = async {
+        let (outcome, ()) = tokio::join!(shell.outcome(), feed);
+        Ok::<_, MachineError>(outcome?.end)
+    };
     let output = async {
         let mut output = Vec::new();
         while let Some(event) = reader.next().await.map_err(MachineError::from)? {
@@ -117,15 +120,24 @@ async fn finish(started: Started) -> Answer<(i32, Vec<u8>)> {
         }
         Ok::<_, MachineError>(output)
     };
-    tokio::pin!(output);
-    let (outcome, ()) = tokio::join!(ended, feed);
-    let end = outcome?.end;
-    let answer = match end {
-        // Nobody has opened the pipe, so nobody will close it.
-        End::NotStarted(_) => (-1, b"fork/exec /usr/bin/bash: no such file or directory".to_vec()),
-        End::Exited(code) => (code, output.await?),
-        _ => (-1, output.await?),
+    tokio::pin!(ended, output);
+    // Side by side: a shell whose output nobody reads does not end.
+    let answer = tokio::select! {
+        end = &mut ended => match end? {
+            // Nobody has opened the pipe, so nobody will close it.
+            End::NotStarted(_) => (-1, b"fork/exec /usr/bin/bash: no such file or directory".to_vec()),
+            end => (exit_code(&end), output.await?),
+        },
+        output = &mut output => {
+            let output = output?;
+            (exit_code(&ended.await?), output)
+        }
     };
     pipes.remove(&machine).await;
     Ok(answer)
+}
+
+/// One that a signal killed has none.
+fn exit_code(end: &End) -> i32 {
+    if let End::Exited(code) = end { *code } else { -1 }
 }

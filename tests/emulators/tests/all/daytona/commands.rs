@@ -19,6 +19,8 @@ async fn execute_merges_streams_waits_for_the_pipe_and_times_out() {
     assert_eq!(daytona.execute(&id, "(sleep 0.5; echo late) & echo now").await["result"], "now\nlate\n");
     assert_eq!(daytona.execute(&id, "(sleep 3000) >/dev/null 2>&1 & echo now").await["result"], "now\n");
     assert_eq!(daytona.execute(&id, "printf '\\377x'").await["result"], "\u{fffd}x");
+    let large = daytona.execute(&id, "head -c 3000000 /dev/zero | tr '\\0' x").await;
+    assert_eq!(large["result"].as_str().unwrap().len(), 3_000_000);
     let path = format!("/toolbox/{id}/process/execute");
     let slow = json!({"command": "trap '' TERM; touch /began; sleep 3000; touch /went-on", "timeout": 1});
     let (status, body) = daytona.call("POST", &path, slow).await;
@@ -78,6 +80,8 @@ async fn one_shell_runs_commands_one_after_another() {
     assert_eq!(second["stdout"], "b /usr\nfirst\nno-newline\n");
     assert_eq!(second["output"], "\u{1}\u{1}\u{1}b /usr\n\u{1}\u{1}\u{1}first\n\u{1}\u{1}\u{1}no-newline\n");
     assert_eq!(session.exit_code(first["cmdId"].as_str().unwrap()).await, 0);
+    let large = session.exec("head -c 3000000 /dev/zero | tr '\\0' x | fold -w 100; echo", false).await;
+    assert_eq!(large["stdout"].as_str().unwrap().len(), 3_030_000);
     // A child in the background keeps the command from ending.
     let held = session.exec("(sleep 0.5; echo child) & echo parent", false).await;
     assert_eq!(held["stdout"], "parent\nchild\n");
