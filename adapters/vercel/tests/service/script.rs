@@ -64,7 +64,7 @@ impl Scripted {
         let ids = [("VERCEL_TOKEN", TOKEN), ("VERCEL_TEAM_ID", "team_t"), ("VERCEL_PROJECT_ID", "prj_p")];
         let variable = |name: &str| ids.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         let config = VercelConfig { api_url: Some(url), ..VercelConfig::default() };
-        Self { stage, backend: connect_with(&config, &variable).unwrap() }
+        Self { stage, backend: connect_with(&config, variable).unwrap() }
     }
 
     /// How often this was asked.
