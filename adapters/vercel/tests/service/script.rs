@@ -97,8 +97,8 @@ async fn serve(State(stage): State<Arc<Mutex<Stage>>>, request: Request) -> Resp
     if path.ends_with("/cmd") && head.method == "POST" {
         let body: Value = serde_json::from_slice(&body).unwrap();
         let frame = body["args"].as_array().unwrap().iter().filter_map(Value::as_str);
-        let frame = frame.filter(|text| text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit()));
-        if let Some(frame) = frame.last() {
+        let mut frame = frame.filter(|text| text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit()));
+        if let Some(frame) = frame.next_back() {
             stage.frame = frame.to_owned();
         }
     }
