@@ -22,4 +22,5 @@ mod sdk;
 mod solver;
 mod unavailable;
 mod usage;
+mod vercel;
 mod verdict;
