@@ -1,0 +1,98 @@
+//! Machines: what executes behind an emulated sandbox, a sandbox of the `local` engine.
+
+mod commands;
+mod files;
+mod images;
+mod machines;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use sandbox_bench_local::engine::{EngineError, EngineSandbox};
+
+pub use sandbox_bench_local::engine::{Command, End, Event, Input, Limits, NotStarted, Outcome, Running, Stop, Stream};
+
+pub use self::commands::Done;
+pub use self::images::ImageTable;
+pub use self::machines::{MachineOptions, MachineSpec, Machines, Saved, Source};
+
+/// What can go wrong with machines.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The engine's own errors.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The image is one of those that do not exist.
+    #[error("image {0} does not exist")]
+    NoImage(String),
+    /// A command that the emulator ran for itself failed.
+    #[error("{what}: {why}")]
+    Failed {
+        /// What was attempted.
+        what: String,
+        /// Its standard error.
+        why: String,
+    },
+    /// The path does not exist in the machine.
+    #[error("{0}: no such file or directory")]
+    NoFile(String),
+    /// Something did not happen in time.
+    #[error("{what} did not finish within {limit:?}")]
+    Timeout {
+        /// What.
+        what: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// The host refused something.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// What an image says about the commands that run in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageFacts {
+    /// Environment of every command.
+    pub env: BTreeMap<String, String>,
+    /// Working directory of commands that name none; `None` is the user's home.
+    pub workdir: Option<String>,
+    /// `name[:group]` or numbers; `None` is root.
+    pub user: Option<String>,
+}
+
+/// A machine. Lives until [`Machines::destroy`], or until its [`Machines`] is dropped.
+pub struct Machine {
+    pub(crate) sandbox: EngineSandbox,
+    facts: Mutex<ImageFacts>,
+}
+
+impl Machine {
+    /// Unique among the machines of one [`Machines`].
+    pub fn id(&self) -> String {
+        self.sandbox.id()
+    }
+
+    /// What its commands start with: that of its image and source, then whatever was changed since.
+    pub fn facts(&self) -> ImageFacts {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes environment, directory or user of later commands.
+    pub fn change_facts(&self, change: impl FnOnce(&mut ImageFacts)) {
+        change(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Ends every process in it and keeps its files.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub async fn kill_all(&self) -> Result<(), MachineError> {
+        Ok(self.sandbox.kill_all().await?)
+    }
+
+    /// Whether its processes are gone for good.
+    pub fn ended(&self) -> bool {
+        self.sandbox.ended()
+    }
+}
