@@ -86,7 +86,8 @@ fn split(text: &str) -> Result<(String, String)> {
     let parts = (parts.next(), parts.next(), parts.next(), parts.next());
     let (owner, project) = match parts {
         (Some(project), None, ..) => (DEFAULT_OWNER, project),
-        (Some(owner), Some(project), None, _) | (Some(owner), Some(_), Some(project), None) => (owner, project),
+        (Some(owner), Some(project), None, _) => (owner, project),
+        (Some(owner), Some(team), Some(project), None) if !team.is_empty() => (owner, project),
         _ => ("", ""),
     };
     let word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
