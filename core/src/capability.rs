@@ -38,6 +38,9 @@ pub struct Capabilities {
     pub base_commands: Vec<String>,
     /// stdout and stderr arrive apart.
     pub separate_streams: bool,
+    /// Every byte of output arrives as it was written. False: some bytes that are no text (NUL, invalid UTF-8) are lost
+    /// or replaced on the way, without notice; then [`crate::StreamReport::total_bytes`] is unknown.
+    pub binary_output: bool,
     /// A signalled command is told from one that exited with `128 + n`.
     pub exact_signals: bool,
     /// The whole process tree of a command can be killed, `setsid` children included.

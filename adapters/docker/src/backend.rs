@@ -174,6 +174,7 @@ fn capabilities(config: &DockerConfig, system: &SystemInfo) -> Capabilities {
         base_name: config.base_image.clone(),
         base_commands: config.base_commands.clone(),
         separate_streams: true,
+        binary_output: true,
         exact_signals: false,
         tree_kill: true,
         // Other kernels than the host's do not show the container's control group to its processes.

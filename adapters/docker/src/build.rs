@@ -79,7 +79,7 @@ fn context(
     meter: Arc<Meter>,
 ) -> (TarTask, impl futures_util::Stream<Item = io::Result<bytes::Bytes>> + Send + 'static) {
     archive::tar(meter, move |builder| match recipe {
-        Recipe::Context(directory, dockerfile) => crate::context::write(builder, &directory, &dockerfile),
+        Recipe::Context(directory, dockerfile) => archive::write_context(builder, &directory, &dockerfile),
         Recipe::Text(text) => {
             let header = archive::header(EntryType::Regular, 0o644, text.len() as u64, 0);
             archive::append(builder, header, Path::new("Dockerfile"), text.as_bytes())

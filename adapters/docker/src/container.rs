@@ -9,20 +9,22 @@ use sandbox_bench_kit::guest::check_variables;
 use crate::config::DockerConfig;
 use crate::labels;
 
+/// What the first process runs.
+const HOLD: &str = include_str!("guest/hold.sh");
+
 /// The configuration of the container that fulfils `spec`, started from `image`.
 ///
-/// Its main process only waits until the sandbox's lifetime is over and then ends, which stops the container; commands
-/// run beside it. The engine's own init is process 1: it reaps what commands leave behind and passes signals on, so that
-/// nothing lingers when the container is removed.
+/// Its first process only waits until the sandbox's lifetime is over (`guest/hold.sh`); commands run beside it. The engine's
+/// own init would end with its child, and so with the first command that kills all processes it can.
 ///
 /// # Errors
 /// `InvalidRequest` or `Unsupported` for what no container can be.
 pub(crate) fn body(spec: &SandboxSpec, image: &str, config: &DockerConfig) -> Result<ContainerCreateBody> {
     check_variables(&spec.env)?;
-    let seconds = spec.lifetime.as_secs().max(1);
+    let seconds = spec.lifetime.as_secs().max(1).to_string();
     Ok(ContainerCreateBody {
         image: Some(image.to_owned()),
-        entrypoint: Some(vec!["/bin/sh".to_owned(), "-c".to_owned(), format!("exec sleep {seconds}")]),
+        entrypoint: Some(["/bin/sh", "-c", HOLD, "sh", &seconds].map(str::to_owned).to_vec()),
         cmd: Some(Vec::new()),
         working_dir: spec.workdir.clone(),
         labels: Some(HashMap::from([
@@ -32,7 +34,7 @@ pub(crate) fn body(spec: &SandboxSpec, image: &str, config: &DockerConfig) -> Re
         // A health check of the image would run commands beside the measured ones.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
         host_config: Some(HostConfig {
-            init: Some(true),
+            init: Some(false),
             network_mode: Some(network(&spec.network, config)?),
             runtime: config.runtime.clone(),
             storage_opt: storage(&spec.resources, config),
@@ -107,7 +109,7 @@ mod tests {
         assert_eq!(host.pids_limit, Some(99));
         assert_eq!(host.storage_opt, None, "only where it was switched on");
         assert_eq!(host.network_mode.as_deref(), Some("none"));
-        assert_eq!(body.entrypoint.unwrap().last().map(String::as_str), Some("exec sleep 90"));
+        assert_eq!(body.entrypoint.unwrap().last().map(String::as_str), Some("90"));
         assert_eq!(body.labels.unwrap()[labels::SANDBOX], "sbx-run--unit");
     }
 

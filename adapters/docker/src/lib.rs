@@ -10,7 +10,6 @@ mod build;
 mod client;
 mod config;
 mod container;
-mod context;
 mod create;
 mod error;
 mod exec;

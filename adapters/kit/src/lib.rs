@@ -2,7 +2,8 @@
 //!
 //! * [`guest`]: running a command under a small wrapper, so that its end, its exit code, its resource use and its whole
 //!   process tree are known whatever carries its output;
-//! * [`archive`]: inputs as one tar stream, and tar streams into host files, in bounded memory;
+//! * [`archive`]: inputs and (feature `context`) build contexts as one tar stream, and tar streams into host files, in
+//!   bounded memory;
 //! * [`wait`]: every wait ends by the call's deadline or cancellation;
 //! * [`http`] (feature `http`): a client for JSON over HTTP whose answers are bounded and whose errors say what may be
 //!   repeated.
@@ -13,5 +14,4 @@ pub mod archive;
 pub mod guest;
 #[cfg(feature = "http")]
 pub mod http;
-
 pub mod wait;

@@ -317,6 +317,7 @@ fn capabilities(engine: &Engine, config: &LocalConfig) -> Capabilities {
         base_name,
         base_commands: commands_in(base_root),
         separate_streams: true,
+        binary_output: true,
         exact_signals: true,
         tree_kill: true,
         reports_oom: facts.reports_oom,

@@ -89,6 +89,7 @@ const FACTS: &[Fact] = &[
     ("network off", |c| yes(c.network_off)),
     ("network allowlist", |c| yes(c.network_allowlist)),
     ("separate stdout and stderr", |c| yes(c.separate_streams)),
+    ("binary output", |c| yes(c.binary_output)),
     ("exact signals", |c| yes(c.exact_signals)),
     ("process-tree kill", |c| yes(c.tree_kill)),
     ("warm artifacts", |c| yes(c.snapshot)),

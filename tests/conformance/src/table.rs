@@ -41,6 +41,7 @@ macro_rules! behaviours {
 }
 
 const ALWAYS: Selector = |_| None;
+const BINARY: Selector = |can| missing(can.binary_output, "output is text");
 const STDIN: Selector = |can| missing(can.stdin, "commands take no stdin");
 const ROOT: Selector = |can| missing(can.root_user, "commands cannot run as root");
 const USERS: Selector = |can| missing(can.non_root_user, "commands cannot run as another user");
@@ -92,7 +93,7 @@ behaviours! {
 
     output::the_streams_are_apart if ALWAYS => "stdout and stderr are told apart, or all is stdout";
     output::order_is_kept_within_each_stream if ALWAYS => "10 000 lines in their order";
-    output::every_byte_value_survives if ALWAYS => "binary output is not touched";
+    output::every_byte_value_survives if BINARY => "binary output is not touched";
     output::lines_split_anywhere_are_joined_again if ALWAYS => "a character may be cut between two writes";
     output::a_flood_is_bounded_and_flagged if ALWAYS => "50 MB through 1 MiB: head, tail, gap and counts";
     output::a_limit_of_nothing_still_counts if ALWAYS => "no bytes are delivered, but their loss is told";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sandbox_bench_core::{Completion, Digest, ErrorKind, ExecSpec, Stream, TailSink, TreeKill};
+use sandbox_bench_core::{Completion, Digest, ErrorKind, ExecSpec, SandboxSpec, Stream, TailSink, TreeKill};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::{engine, exited};
@@ -32,6 +32,40 @@ async fn a_program_is_run_as_it_is_and_not_as_a_shell_builtin() {
     // A command that ends its own wrapper takes the other witness away; the engine still knows the code.
     let ran = engine.exec(&sandbox, &ExecSpec::sh("echo partial; kill -9 $PPID; sleep 0.3")).await;
     assert_eq!((ran.report.completion, ran.stdout.as_str()), (exited(137), "partial\n"));
+    engine.destroy(&sandbox).await;
+}
+
+#[tokio::test]
+async fn a_command_that_kills_everything_ends_alone() {
+    let Some(engine) = engine().await else { return };
+    let sandbox = engine.sandbox().await;
+    for script in ["kill -9 -1", "kill -9 1", "kill -TERM 1; kill -INT 1", "kill -9 -1; kill -9 -1"] {
+        let ran = engine.exec(&sandbox, &ExecSpec::sh(&format!("echo partial; {script}; sleep 0.3"))).await;
+        assert!(matches!(ran.report.completion, Completion::Exited { .. }), "{script}: {:?}", ran.report.completion);
+        assert_eq!(ran.stdout, "partial\n", "{script}");
+        assert_eq!(engine.sh(&sandbox, "echo alive").await, "alive\n", "after {script}");
+    }
+    engine.destroy(&sandbox).await;
+}
+
+#[tokio::test]
+async fn what_commands_leave_behind_is_reaped_and_the_lifetime_holds() {
+    let Some(engine) = engine().await else { return };
+    let spec = SandboxSpec { lifetime: Duration::from_secs(6), ..engine.spec() };
+    let sandbox = engine.create(&spec).await.sandbox;
+    engine.sh(&sandbox, "(sh -c 'sleep 0.1' &) ; (sh -c 'exit 3' &) ; sleep 0.5").await;
+    let zombies = engine.sh(&sandbox, "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null || true").await;
+    assert_eq!(zombies, "");
+    // The sleeper dies with everything else, and another one keeps the time.
+    engine.exec(&sandbox, &ExecSpec::sh("kill -9 -1")).await;
+    let error = loop {
+        match sandbox.exec(&engine.call(), &ExecSpec::sh("sleep 0.2"), &TailSink::new(100)).await {
+            Ok(report) if report.completion != Completion::SandboxLost => {}
+            Ok(report) => break format!("{:?}", report.completion),
+            Err(error) => break error.kind().name().to_owned(),
+        }
+    };
+    assert!(["SandboxLost", "sandbox_lost"].contains(&error.as_str()), "{error}");
     engine.destroy(&sandbox).await;
 }
 

@@ -1,8 +1,8 @@
 //! Takes a command's output out of a stream that also carries the backend's words and the wrapper's marks.
 //!
 //! A stream is: the backend's own text if it could not start the command; the opening mark; the command's output; the
-//! closing mark; what background processes wrote later. Marks are `RS FRAME < info RS` and `RS FRAME > info RS` (see
-//! `run.sh`); the frame text is random, so that no output can hold one by accident.
+//! closing mark; what background processes wrote later. Marks are `RS FRAME < info RS LF` and `RS FRAME > info RS LF`
+//! (see `run.sh`); the frame text is random, so that no output can hold one by accident.
 
 /// Record separator, the first and last byte of each mark.
 const RS: u8 = 0x1e;
@@ -27,6 +27,7 @@ pub(crate) struct Frames {
 enum State {
     Before,
     OpeningInfo,
+    OpeningEnd,
     Inside,
     ClosingInfo,
     After,
@@ -71,6 +72,10 @@ impl Frames {
             rest = match self.state {
                 State::Before | State::Inside => self.text(rest, &mut deliver),
                 State::OpeningInfo | State::ClosingInfo => self.info(rest),
+                State::OpeningEnd => {
+                    self.state = State::Inside;
+                    rest.strip_prefix(b"\n").unwrap_or(rest)
+                }
                 State::After => &[],
             };
         }
@@ -120,7 +125,7 @@ impl Frames {
         let text = String::from_utf8_lossy(&std::mem::take(&mut self.info)).into_owned();
         if self.state == State::OpeningInfo {
             self.opened = Some(text);
-            self.state = State::Inside;
+            self.state = State::OpeningEnd;
         } else {
             self.closed = Some(text);
             self.state = State::After;
@@ -194,7 +199,7 @@ mod tests {
         fn output_arrives_unchanged_however_the_stream_is_cut(
             out in output(), later in output(), pieces in prop::collection::vec(1usize..9, 1..9),
         ) {
-            let stream = [b"\x1e0f5a<12 1\x1e".as_slice(), &out, b"\x1e0f5a>code=0\x1e", &later].concat();
+            let stream = [b"\x1e0f5a<12 1\x1e\n".as_slice(), &out, b"\x1e0f5a>code=0\x1e\n", &later].concat();
             let (frames, delivered) = parse(&stream, &pieces);
             prop_assert_eq!(delivered, out);
             prop_assert_eq!(frames.opened(), Some("12 1"));
@@ -205,7 +210,7 @@ mod tests {
         fn output_of_a_command_that_lost_its_wrapper_arrives_unchanged(
             out in output(), pieces in prop::collection::vec(1usize..9, 1..9),
         ) {
-            let stream = [b"\x1e0f5a<12 1\x1e".as_slice(), &out].concat();
+            let stream = [b"\x1e0f5a<12 1\x1e\n".as_slice(), &out].concat();
             let (frames, delivered) = parse(&stream, &pieces);
             prop_assert_eq!(delivered, out);
             prop_assert_eq!(frames.closed(), None);

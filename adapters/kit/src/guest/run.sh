@@ -8,7 +8,8 @@
 #          knows them by it
 #   WATCH  1: tell whether the processes of the sandbox are the same after the command as before it
 #
-# Opening mark on each stream: RS FRAME '<' [PID MARKED] RS; closing mark: RS FRAME '>' [facts] RS, facts on stderr.
+# Opening mark on each stream: RS FRAME '<' [PID MARKED] RS LF; closing mark: RS FRAME '>' [facts] RS LF, facts on stderr.
+# The line ends are for backends that pass output on line by line.
 frame=$1 mark=$2 watch=$3
 shift 3
 exec 3>&2 2>/dev/null
@@ -48,8 +49,8 @@ same=
 [ "$watch" = 1 ] && processes /proc/[0-9]* && before=$pids
 memory_kills
 kills_before=$kills
-printf '\036%s<\036' "$frame"
-printf '\036%s<%s %s\036' "$frame" "$$" "$marked" >&3
+printf '\036%s<\036\n' "$frame"
+printf '\036%s<%s %s\036\n' "$frame" "$$" "$marked" >&3
 read -r start rest </proc/uptime
 
 # In a subshell of its own and by `exec`, so that the program is found in PATH and never taken for a builtin.
@@ -60,7 +61,7 @@ read -r end rest </proc/uptime
 memory_kills
 usage
 [ "$watch" = 1 ] && processes /proc/[0-9]* && [ "$pids" = "$before" ] && same=1
-printf '\036%s>\036' "$frame"
-printf '\036%s>code=%s start=%s end=%s kills=%s/%s peak=%s cpu_us=%s cpu_ns=%s same=%s\036' "$frame" "$code" \
+printf '\036%s>\036\n' "$frame"
+printf '\036%s>code=%s start=%s end=%s kills=%s/%s peak=%s cpu_us=%s cpu_ns=%s same=%s\036\n' "$frame" "$code" \
     "$start" "$end" "$kills_before" "$kills" "$peak" "$cpu_us" "$cpu_ns" "$same" >&3
 exit "$code"

@@ -162,11 +162,11 @@ mod tests {
     fn streams_stay_apart_and_end_only_together() {
         let sink = TailSink::new(100);
         let mut streams = Streams::new("F", 1000, &sink);
-        streams.take(Stream::Stderr, b"\x1eF<12 1\x1eoops");
+        streams.take(Stream::Stderr, b"\x1eF<12 1\x1e\noops");
         assert_eq!(streams.opened(), Some(Opened { pid: 12, marked: true }));
-        streams.take(Stream::Stderr, b"\x1eF>code=3 \x1e");
+        streams.take(Stream::Stderr, b"\x1eF>code=3 \x1e\n");
         assert_eq!(streams.closed(), None, "stdout may still be on its way");
-        streams.take(Stream::Stdout, b"\x1eF<\x1ehello\x1eF>\x1elater");
+        streams.take(Stream::Stdout, b"\x1eF<\x1e\nhello\x1eF>\x1e\nlater");
         assert_eq!(streams.closed().unwrap().code, 3);
         let (stdout, stderr) = streams.finish();
         assert_eq!((stdout.delivered_bytes, stderr.delivered_bytes), (5, 4));

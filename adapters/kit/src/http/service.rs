@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, RequestBuilder, Response, Url};
+use reqwest::{Client, ClientBuilder, Method, RequestBuilder, Response, Url};
 use sandbox_bench_core::{Call, Error, ErrorKind, Result};
 use secrecy::{ExposeSecret, SecretString};
 
@@ -37,6 +37,18 @@ impl Service {
     /// # Errors
     /// `InvalidRequest` if `base` is no HTTP address, or has a user, query or fragment.
     pub fn new(base: &str, headers: HeaderMap) -> Result<Self> {
+        Self::with_client(base, Client::builder().default_headers(headers))
+    }
+
+    /// As [`Service::new`], by HTTP/1.1 alone, whose connections can be upgraded.
+    ///
+    /// # Errors
+    /// As [`Service::new`].
+    pub fn http1(base: &str, headers: HeaderMap) -> Result<Self> {
+        Self::with_client(base, Client::builder().default_headers(headers).http1_only())
+    }
+
+    fn with_client(base: &str, client: ClientBuilder) -> Result<Self> {
         if base.contains(['@', '?', '#']) {
             // It may hold a secret, and is not shown.
             return Err(Error::invalid("the address of a service cannot hold a user, a query or a fragment"));
@@ -46,9 +58,8 @@ impl Service {
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(odd("it is not http:// or https://"));
         }
-        let client = Client::builder()
+        let client = client
             .user_agent(concat!("sandbox-bench/", env!("CARGO_PKG_VERSION")))
-            .default_headers(headers)
             .redirect(reqwest::redirect::Policy::none())
             .pool_idle_timeout(IDLE)
             .connect_timeout(CONNECT)

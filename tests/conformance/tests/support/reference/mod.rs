@@ -30,6 +30,7 @@ impl Reference {
             isolation: "namespaces".into(),
             base: true,
             separate_streams: true,
+            binary_output: true,
             exact_signals: true,
             tree_kill: true,
             non_root_user: true,

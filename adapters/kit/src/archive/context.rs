@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 use sandbox_bench_core::{Error, Result};
-use sandbox_bench_kit::archive;
 use tar::EntryType;
+
+use super::stream;
 
 /// Writes everything in `context` that `.dockerignore` does not exclude. The Dockerfile is always sent. Symbolic links
 /// are sent as links; what is neither file, directory nor link is left out.
 ///
 /// # Errors
 /// `InvalidRequest`, naming the path that cannot be read.
-pub(crate) fn write<W: io::Write>(builder: &mut tar::Builder<W>, context: &Path, dockerfile: &str) -> Result<()> {
+pub fn write_context<W: io::Write>(builder: &mut tar::Builder<W>, context: &Path, dockerfile: &str) -> Result<()> {
     let ignore = match fs::read_to_string(context.join(".dockerignore")) {
         Ok(text) => Ignore::parse(&text)?,
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ignore::default(),
@@ -52,13 +53,13 @@ fn append<W: io::Write>(
     metadata: &fs::Metadata,
 ) -> io::Result<()> {
     let mtime = u64::try_from(metadata.mtime()).unwrap_or(0);
-    let header = |kind, size| archive::header(kind, metadata.permissions().mode(), size, mtime);
+    let header = |kind, size| stream::header(kind, metadata.permissions().mode(), size, mtime);
     if metadata.is_dir() {
-        archive::append(builder, header(EntryType::Directory, 0), path, io::empty())
+        stream::append(builder, header(EntryType::Directory, 0), path, io::empty())
     } else if metadata.is_symlink() {
         builder.append_link(&mut header(EntryType::Symlink, 0), path, fs::read_link(file)?)
     } else if metadata.is_file() {
-        archive::append(builder, header(EntryType::Regular, metadata.len()), path, fs::File::open(file)?)
+        stream::append(builder, header(EntryType::Regular, metadata.len()), path, fs::File::open(file)?)
     } else {
         Ok(())
     }
@@ -118,7 +119,7 @@ mod tests {
         }
         fs::write(dir.path().join(".dockerignore"), ignore).unwrap();
         let mut builder = tar::Builder::new(Vec::new());
-        write(&mut builder, dir.path(), "build/Dockerfile").unwrap();
+        write_context(&mut builder, dir.path(), "build/Dockerfile").unwrap();
         let bytes = builder.into_inner().unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let mut names: Vec<_> = archive
@@ -157,7 +158,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("link")).unwrap();
         let mut builder = tar::Builder::new(Vec::new());
-        write(&mut builder, dir.path(), "Dockerfile").unwrap();
+        write_context(&mut builder, dir.path(), "Dockerfile").unwrap();
         let bytes = builder.into_inner().unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let entry = archive.entries().unwrap().next().unwrap().unwrap();
