@@ -33,14 +33,15 @@ impl Prepared {
     /// The command of `spec`.
     ///
     /// # Errors
-    /// `InvalidRequest`, `Unsupported`, `Denied` for a secret that was not granted.
+    /// `InvalidRequest`; `Denied` for a secret that was not granted.
     pub(crate) fn new(call: &Call, spec: &ExecSpec, start: &Start) -> Result<Self> {
         let Wrapped { argv, frame, mark } = Wrapped::new(spec)?;
         let env = guest::variables(call, &start.env, spec)?;
         check_names(&env)?;
-        if spec.user.as_deref().is_some_and(|user| !["", "root", "0"].contains(&user)) {
-            return Err(Error::unsupported("the polyaxon backend cannot run a command as another user"));
-        }
+        let argv = match &spec.user {
+            Some(user) => guest::as_user(user, &env, argv),
+            None => argv,
+        };
         let dir = format!("{PLACE}/{frame}");
         let (cwd, make) = match (&spec.cwd, &start.workdir) {
             (Some(cwd), _) => (cwd.as_str(), "0"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandbox_bench_core::{Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Result, TreeKill};
-use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage};
+use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage, not_become};
 use sandbox_bench_kit::wait::winding_up;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -125,8 +125,13 @@ impl Session<'_> {
             return Ok(self.closed(spec, closed).await);
         }
         if self.streams.opened().is_none() {
+            let what = self.gateway.what("command");
+            let text = self.streams.foreign_text();
+            if let Some(error) = not_become(&what, &text) {
+                return Err(error);
+            }
             self.handle.fetch_words(call).await;
-            return Err(not_started(&self.gateway.what("command"), spec, &self.handle.words));
+            return Err(not_started(&what, spec, &format!("{} {text}", self.handle.words)));
         }
         if result.timed_out == Some(true) {
             return Ok(Completion::DeadlineExceeded { tree_killed: self.kill(Manner::Forced).await });
