@@ -34,9 +34,20 @@ pub(crate) const NAME: &str = "polyaxon";
 /// `InvalidRequest` for a configuration that makes no sense, `Unavailable` if the installation does not answer,
 /// `Credentials`.
 pub async fn connect(config: &PolyaxonConfig, call: &Call) -> Result<Arc<dyn Backend>> {
+    connect_with(config, &|name| std::env::var(name).ok(), call).await
+}
+
+/// As [`connect`], with another environment: `variable` reads a variable of it.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with(
+    config: &PolyaxonConfig,
+    variable: &(dyn Fn(&str) -> Option<String> + Sync),
+    call: &Call,
+) -> Result<Arc<dyn Backend>> {
     let here = std::env::current_dir().unwrap_or_default();
-    let variable = |name: &str| std::env::var(name).ok();
-    let settings = Settings::find(config, &Places { variable: &variable, here: &here })?;
+    let settings = Settings::find(config, &Places { variable: &|name| variable(name), here: &here })?;
     let template = Template::new(config)?;
     let api = Api::new(&settings, config)?;
     let asked = ask(call, "installation", Effect::Idempotent, api.request(Method::GET, &["installation"])).await;

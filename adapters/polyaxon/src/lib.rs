@@ -26,5 +26,5 @@ mod status;
 mod transfer;
 mod wire;
 
-pub use backend::connect;
+pub use backend::{connect, connect_with};
 pub use config::PolyaxonConfig;

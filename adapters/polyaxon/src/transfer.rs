@@ -112,7 +112,7 @@ fn whole(
     chunks: impl Stream<Item = Result<Bytes>> + Send + 'static,
     size: usize,
 ) -> impl Stream<Item = Result<Bytes>> + Send {
-    stream::try_unfold((Box::pin(chunks), BytesMut::new()), move |(mut chunks, mut held)| async move {
+    stream::try_unfold((Box::pin(chunks.fuse()), BytesMut::new()), move |(mut chunks, mut held)| async move {
         while held.len() < size {
             match chunks.next().await {
                 Some(chunk) => held.extend_from_slice(&chunk?),

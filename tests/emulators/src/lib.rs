@@ -23,6 +23,7 @@ pub mod cli;
 pub mod dockerfile;
 pub mod faults;
 pub mod machine;
+pub mod polyaxon;
 
 pub use self::emulation::Emulation;
 pub use self::faults::{Faults, Flags};
