@@ -5,11 +5,13 @@ use std::time::Duration;
 use sandbox_bench_core::{Call, Destruction, ErrorKind, Result, SandboxRef};
 
 use crate::api::{Api, is_run};
-use crate::wire::Run;
+use crate::wire::{Run, Status};
 use crate::{error, find, status};
 
 /// What the wait leaves of the call's time for the answer.
 const MARGIN: Duration = Duration::from_millis(500);
+/// Limit for one request.
+const LOOK_LIMIT: Duration = Duration::from_secs(15);
 /// First pause between two looks.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -38,11 +40,10 @@ fn gone(error: &sandbox_bench_core::Error) -> bool {
 /// Ends a run of ours.
 pub(crate) async fn end(api: &Api, call: &Call, run: &Run) -> Result<Destruction> {
     let id = &run.uuid;
-    if !status::over(run.status) {
-        api.tell(call, id, "stop").await?;
-        if let Err(why) = wait_until_over(api, call, id).await {
-            return Ok(Destruction::Unconfirmed { why });
-        }
+    if !status::over(run.status)
+        && let Some(why) = stop(api, call, run).await?
+    {
+        return Ok(Destruction::Unconfirmed { why });
     }
     if run.live_state.is_none_or(|state| state == 1) {
         // It is gone as it is; only the lists would go on showing it.
@@ -53,22 +54,42 @@ pub(crate) async fn end(api: &Api, call: &Call, run: &Run) -> Result<Destruction
     Ok(Destruction::Confirmed)
 }
 
-/// Waits for one of the final statuses; else says what was seen last.
-async fn wait_until_over(api: &Api, call: &Call, id: &str) -> Result<(), String> {
+/// Asks for the end until the platform works on it, then waits for one of the final statuses. None once it is there, else
+/// what was seen last. A request that gets no answer does not use up the time of the others.
+async fn stop(api: &Api, call: &Call, run: &Run) -> Result<Option<String>> {
+    let id = &run.uuid;
     let mut pause = FIRST_PAUSE;
-    let mut last = "stop was asked for".to_owned();
+    let mut stopping = run.status == Some(Status::Stopping);
+    let mut last = "nothing is known".to_owned();
     while call.remaining() > MARGIN + pause {
-        match api.statuses(call, id).await {
-            Ok(statuses) if status::over(statuses.status) => return Ok(()),
-            Ok(statuses) => last = statuses.last(),
-            Err(e) if gone(&e) => return Ok(()),
+        let look = call.within(LOOK_LIMIT);
+        if !stopping {
+            match api.tell(&look, id, "stop").await {
+                Err(e) if gone(&e) => return Ok(None),
+                Err(e) if !passing(&e) => return Err(e),
+                // What came of it shows in the status.
+                _ => {}
+            }
+        }
+        match api.statuses(&look, id).await {
+            Ok(statuses) if status::over(statuses.status) => return Ok(None),
+            Ok(statuses) => {
+                stopping = statuses.status == Some(Status::Stopping);
+                last = statuses.last();
+            }
+            Err(e) if gone(&e) => return Ok(None),
             Err(e) => last = e.to_string(),
         }
         tokio::select! {
-            () = call.cancel.cancelled() => return Err(format!("cancelled while it was stopping ({last})")),
+            () = call.cancel.cancelled() => return Ok(Some(format!("cancelled while it was stopping ({last})"))),
             () = tokio::time::sleep(pause) => {}
         }
         pause = (pause * 2).min(api.poll());
     }
-    Err(format!("it had not come to a final status by the deadline ({last})"))
+    Ok(Some(format!("it had not come to a final status by the deadline ({last})")))
+}
+
+/// Whether the same request may fare better a moment later.
+fn passing(error: &sandbox_bench_core::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)
 }

@@ -24,6 +24,11 @@ pub const KNOWN: &[Known] = &[
         compiled: cfg!(all(feature = "local", target_os = "linux")),
     },
     Known { name: "docker", about: "Docker Engine or Podman, by its socket", compiled: cfg!(feature = "docker") },
+    Known {
+        name: "polyaxon",
+        about: "service runs of a Polyaxon project, through the sandbox gateway",
+        compiled: cfg!(feature = "polyaxon"),
+    },
 ];
 
 /// Connects to the backend `name`, as its table of the configuration says.
@@ -38,6 +43,8 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
         "local" => sandbox_bench_local::connect(parse(name, config)?).await,
         #[cfg(feature = "docker")]
         "docker" => sandbox_bench_docker::connect(&parse(name, config)?, call).await,
+        #[cfg(feature = "polyaxon")]
+        "polyaxon" => sandbox_bench_polyaxon::connect(&parse(name, config)?, call).await,
         _ => Err(missing(name)),
     }
 }
