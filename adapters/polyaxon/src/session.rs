@@ -86,6 +86,10 @@ impl Session<'_> {
                     if let Err(error) = output.pull(call, streams).await {
                         tracing::debug!(%error, "a look at a command's output failed");
                     }
+                    if streams.closed().is_some() {
+                        // The wrapper's own word, should the daemon's be late or lost.
+                        return Ended::Told(ExecResult::default());
+                    }
                     match handle.asked(call).await {
                         Ok(Some(result)) => return Ended::Told(result),
                         Ok(None) => {}

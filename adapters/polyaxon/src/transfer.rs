@@ -1,7 +1,6 @@
 //! Inputs into a sandbox and files out of it: archives that travel in pieces, packed and unpacked by its own `tar`.
 
 use std::path::Path;
-use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -55,7 +54,8 @@ async fn send(gateway: &Gateway, call: &Call, inputs: &[Input], file: &str) -> R
     let inputs = inputs.to_vec();
     let (task, chunks) = archive::tar(call.meter.clone(), move |builder| archive::write_inputs(builder, &inputs));
     let pieces = gateway.api.config.chunk_kib.clamp(1, 16 << 10) as usize * 1024;
-    let mut chunks = pin!(whole(chunks.map_err(|e| Error::invalid("an archive could not be made").because(e)), pieces));
+    let chunks = chunks.map_err(|e| Error::invalid("an archive could not be made").because(e));
+    let mut chunks = Box::pin(whole(chunks, pieces));
     make_place(gateway, call).await?;
     let mut first = true;
     let mut written = Ok(());
@@ -73,6 +73,7 @@ async fn send(gateway: &Gateway, call: &Call, inputs: &[Input], file: &str) -> R
     let bytes = match written {
         Ok(()) => bounded(call, &gateway.what("upload"), task.finish()).await??,
         Err(error) => {
+            // Whoever writes the archive ends when nobody reads it any more.
             drop(chunks);
             return Err(match task.finish().await {
                 Err(own) => own,

@@ -9,8 +9,8 @@ use std::time::Duration;
 use sandbox_bench_conformance::check::{refused, same};
 use sandbox_bench_conformance::{Case, Check, Outcome, Stop, ensure, run_cases};
 use sandbox_bench_core::{
-    Backend, Call, Completion, Created, Destruction, ErrorKind, ExecSpec, Grants, Result, SandboxSpec, Source, Stream,
-    Tag, TagQuery, TailSink,
+    Backend, Call, Completion, Created, Destruction, Digest, ErrorKind, ExecSpec, Grants, Result, SandboxSpec, Source,
+    Stream, Tag, TagQuery, TailSink,
 };
 use sandbox_bench_emulators::faults::{Effect, Ending, Rule};
 use sandbox_bench_emulators::machine::{ImageTable, MachineOptions};
@@ -242,6 +242,20 @@ async fn offsets_that_make_no_sense_end_the_command_honestly() -> Check {
     day.ends_clean().await
 }
 
+async fn a_pre_pulled_image_is_an_artifact_with_its_fingerprint() -> Check {
+    let (image, fingerprint) = ("registry.invalid/env@sha256:00", Digest::of(b"environment"));
+    let prepulled = [(image.to_owned(), fingerprint.clone())].into();
+    let day = Day::new(PolyaxonConfig { prepulled, ..PolyaxonConfig::default() }, vec![]).await?;
+    same("its fingerprint", day.backend.artifact(&call(LIMIT), image).await?.fingerprint, Some(fingerprint))?;
+    let from = |id: &str| SandboxSpec::new(tag(), Source::Artifact(id.into()));
+    let created = day.backend.create(&call(LIMIT), &from(image), &TailSink::new(0)).await?;
+    same("what it started from", created.facts.resolved_source.as_str(), image)?;
+    destroy(&day, &created).await?;
+    let other = day.backend.create(&call(LIMIT), &from("debian"), &TailSink::new(0)).await;
+    refused("another image as an artifact", other, &["not_found"])?;
+    day.ends_clean().await
+}
+
 async fn a_wrong_token_is_told_and_not_shown() -> Check {
     let day = Day::with(vec![]).await?;
     let host = Some(day.server.base_url().to_owned());
@@ -303,6 +317,7 @@ fn main() -> ExitCode {
         a_long_command_survives_the_loss_of_its_start,
         a_cut_event_stream_is_no_exit_code,
         offsets_that_make_no_sense_end_the_command_honestly,
+        a_pre_pulled_image_is_an_artifact_with_its_fingerprint,
         a_wrong_token_is_told_and_not_shown,
     ])
 }

@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+/// A mapping.
+type Fields = Map<String, Value>;
+
 const OPERATION: [&str; 19] = [
     "version",
     "kind",
@@ -111,7 +114,7 @@ pub(super) fn compile(text: &str, name: Option<&str>) -> Result<Value, String> {
 }
 
 /// `{plugins, ports, container, resources}`, as `SandboxClient.create(image=…)` sends it.
-fn short_form(mut outer: Map<String, Value>) -> Result<(Map<String, Value>, Map<String, Value>), String> {
+fn short_form(mut outer: Fields) -> Result<(Fields, Fields), String> {
     let mut container = match outer.remove("container") {
         Some(Value::Object(container)) => container,
         None => Map::new(),
