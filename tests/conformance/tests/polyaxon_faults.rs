@@ -9,8 +9,8 @@ use std::time::Duration;
 use sandbox_bench_conformance::check::{refused, same};
 use sandbox_bench_conformance::{Case, Check, Outcome, Stop, ensure, run_cases};
 use sandbox_bench_core::{
-    Backend, Call, Completion, Created, Destruction, Digest, ErrorKind, ExecSpec, Grants, Result, SandboxSpec, Source,
-    Stream, Tag, TagQuery, TailSink,
+    Backend, Call, Completion, Created, Destruction, Digest, ErrorKind, ExecSpec, Grants, Input, Result, SandboxSpec,
+    Source, Stage, Stream, Tag, TagQuery, TailSink,
 };
 use sandbox_bench_emulators::faults::{Effect, Ending, Rule};
 use sandbox_bench_emulators::machine::{ImageTable, MachineOptions};
@@ -242,6 +242,22 @@ async fn offsets_that_make_no_sense_end_the_command_honestly() -> Check {
     day.ends_clean().await
 }
 
+async fn an_upload_that_breaks_off_ends_and_can_be_repeated() -> Check {
+    let day =
+        Day::with(vec![Rule::new("POST", "/sandbox/v1/**/fs/write", Effect::status(503)).skip(2).times(1)]).await?;
+    let created = day.create(LIMIT).await?;
+    let input = Input::bytes("big", "/srv/big", Stage::Setup, 0o644, vec![7; 3 << 20]);
+    let grants = Grants { inputs: vec![input.entry.clone()], ..Grants::default() };
+    let call = Call { grants: grants.into(), ..call(LIMIT) };
+    refused("an upload that breaks off", created.sandbox.upload(&call, &[input.clone()]).await, &["unavailable"])?;
+    let left = sh(&created, "ls -A /tmp/.sandbox-bench /srv | grep -c 'tar\\|big'", 10).await?;
+    same("what is left of it", left.1, "0\n".into())?;
+    created.sandbox.upload(&call, &[input]).await?;
+    same("the file", sh(&created, "wc -c </srv/big", 10).await?.1.trim(), "3145728")?;
+    destroy(&day, &created).await?;
+    day.ends_clean().await
+}
+
 async fn a_pre_pulled_image_is_an_artifact_with_its_fingerprint() -> Check {
     let (image, fingerprint) = ("registry.invalid/env@sha256:00", Digest::of(b"environment"));
     let prepulled = [(image.to_owned(), fingerprint.clone())].into();
@@ -317,6 +333,7 @@ fn main() -> ExitCode {
         a_long_command_survives_the_loss_of_its_start,
         a_cut_event_stream_is_no_exit_code,
         offsets_that_make_no_sense_end_the_command_honestly,
+        an_upload_that_breaks_off_ends_and_can_be_repeated,
         a_pre_pulled_image_is_an_artifact_with_its_fingerprint,
         a_wrong_token_is_told_and_not_shown,
     ])
