@@ -76,13 +76,14 @@ pub(crate) fn check_names(env: &BTreeMap<String, String>) -> Result<()> {
 
 /// Why a command was not started, by what [`SCRIPT`] or the daemon said instead.
 pub(crate) fn not_started(what: &str, spec: &ExecSpec, words: &str) -> Error {
-    let first = words.split_whitespace().next().unwrap_or_default();
-    match first {
-        "no-directory" => {
+    // The streams that carried them may have arrived in either order.
+    let told = words.split_whitespace().find(|word| ["no-directory", "no-place"].contains(word));
+    match told {
+        Some("no-directory") => {
             let cwd = spec.cwd.as_deref().unwrap_or("the sandbox's own directory");
             Error::new(ErrorKind::NotFound, format!("{what}: no working directory {cwd}"))
         }
-        "no-place" => Error::new(ErrorKind::Failed, format!("{what}: no file can be made below {PLACE}"))
+        Some("no-place") => Error::new(ErrorKind::Failed, format!("{what}: no file can be made below {PLACE}"))
             .hint("the image needs mkdir and a /tmp that can be written"),
         _ => {
             let words: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();

@@ -10,8 +10,8 @@
 dir=$1 cwd=$2 make=$3 stdin=$4
 shift 4
 if [ -n "$cwd" ]; then
-    if [ "$make" = 1 ] && [ ! -d "$cwd" ]; then mkdir -p "$cwd"; fi
-    cd "$cwd" || { echo no-directory; exit 125; }
+    if [ "$make" = 1 ] && [ ! -d "$cwd" ]; then mkdir -p "$cwd" 2>/dev/null; fi
+    cd "$cwd" 2>/dev/null || { echo no-directory; exit 125; }
 fi
 { mkdir -p "${dir%/*}" && mkdir -m 700 "$dir"; } || { echo no-place; exit 125; }
 [ "$stdin" = 1 ] || exec </dev/null
