@@ -245,6 +245,8 @@ pub struct Observation {
     /// Timestamps of the backend's own clock by event name.
     #[schemars(with = "BTreeMap<String, String>")]
     pub provider_times: BTreeMap<String, Timestamp>,
-    /// Facts that bear on cost, by name, as the backend reports them.
+    /// Facts that bear on cost, by name, as the backend reports them. Under these names, as decimal numbers, reports use
+    /// them: `cost_usd` (what it charges), `running_seconds` (how long it bills), `billed_vcpu_seconds`,
+    /// `billed_gib_seconds` (memory), `egress_bytes`, `snapshot_bytes` (of what it was started from).
     pub cost_evidence: BTreeMap<String, String>,
 }

@@ -2,18 +2,24 @@
 //!
 //! * [`evidence`] reads a run directory back, whatever happened to the run.
 //! * [`cleanup`] accounts for everything that the run created.
+//! * [`cost`] prices the sandboxes, from a dated rate card where the backend does not say.
 //! * [`summary`] condenses the attempts into counts and percentiles.
 //! * [`derived`] rebuilds every file of a run directory that follows from its journal.
+//! * [`compare`] puts two runs or cells side by side.
 //! * [`render`] shows a summary to a person.
+//! * [`stats`] holds the statistics, each by a named method.
 //! * [`schema`] holds the JSON Schemas of all evidence files.
 
 pub mod cleanup;
+pub mod compare;
+pub mod cost;
 pub mod derived;
 pub mod evidence;
 pub mod files;
 pub mod percentile;
 pub mod render;
 pub mod schema;
+pub mod stats;
 pub mod summary;
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use sandbox_bench_core::evidence::{Attempt, JournalLine, Manifest};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use crate::cleanup::CleanupReport;
+use crate::compare::Comparison;
+use crate::derived::TrialRow;
 use crate::summary::Summary;
 
 /// Every schema with the name of the evidence it describes, such as `manifest`. Draft 2020-12.
@@ -13,6 +15,8 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("manifest", schema::<Manifest>()),
         ("journal-line", schema::<JournalLine>()),
         ("attempt", schema::<Attempt>()),
+        ("trial", schema::<TrialRow>()),
+        ("comparison", schema::<Comparison>()),
         ("cleanup", schema::<CleanupReport>()),
         ("summary", schema::<Summary>()),
     ]

@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow};
 use sandbox_bench_core::evidence::{CleanupEntry, CleanupState, Creates, Event};
 use sandbox_bench_core::{Backend, Call, Destruction, Grants, SandboxRef, TagQuery};
 use sandbox_bench_reports::cleanup;
+use sandbox_bench_reports::cost::RateCard;
 use sandbox_bench_reports::evidence::Run;
 
 use crate::config::Config;
@@ -56,7 +57,7 @@ pub async fn run_directory(directory: &Path, config: &Config) -> Result<Vec<Reap
         journal.close().await.map_err(Fault::evidence)?;
     }
     pack::remove_left_over(directory).map_err(Fault::evidence)?;
-    run::derive(directory)?;
+    run::derive(directory, &RateCard::named(None).map_err(Fault::infrastructure)?)?;
     Ok(reaped)
 }
 

@@ -11,7 +11,7 @@ use sandbox_bench_core::digest::Hasher;
 use sandbox_bench_core::evidence::{DatasetRecord, Event, Manifest, PlanSettings, SCHEMA_VERSION, TrialKey};
 use sandbox_bench_core::{Backend, Condition};
 use sandbox_bench_datasets::{Dataset, Format, OpenOptions};
-use sandbox_bench_reports::{derived, files, summary::Summary};
+use sandbox_bench_reports::{cost::RateCard, derived, files, summary::Summary};
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
@@ -357,11 +357,11 @@ pub async fn execute(
     dispatch::run(open.context.clone(), &work, progress).await.map_err(Fault::evidence)
 }
 
-/// Ends the journal and derives all files that follow from it.
+/// Ends the journal and derives all files that follow from it, with costs estimated by `rates`.
 ///
 /// # Errors
 /// The evidence cannot be written.
-pub async fn finish(open: Open) -> Result<Summary, Fault> {
+pub async fn finish(open: Open, rates: &RateCard) -> Result<Summary, Fault> {
     let Open { directory, context } = open;
     let interrupted = context.interrupt.is_cancelled();
     let journal = context.journal.clone();
@@ -371,13 +371,13 @@ pub async fn finish(open: Open) -> Result<Summary, Fault> {
         journal.close().await
     };
     ended.await.map_err(Fault::evidence)?;
-    derive(&directory)
+    derive(&directory, rates)
 }
 
-/// Rebuilds all files of a run directory that follow from its journal.
+/// Rebuilds all files of a run directory that follow from its journal, with costs estimated by `rates`.
 ///
 /// # Errors
 /// The evidence cannot be read or written.
-pub fn derive(directory: &Path) -> Result<Summary, Fault> {
-    derived::write_derived(directory).map_err(Fault::evidence)
+pub fn derive(directory: &Path, rates: &RateCard) -> Result<Summary, Fault> {
+    derived::write_derived(directory, rates).map_err(Fault::evidence)
 }

@@ -1,4 +1,4 @@
-//! The columns of `trials.parquet`: the fields of an attempt that people ask for, flat. A missing value is null.
+//! The columns of `trials.parquet`: the fields of a row that people ask for, flat. A missing value is null.
 //! Durations are microseconds, names and words are those of the JSON evidence.
 
 use std::sync::Arc;
@@ -12,13 +12,15 @@ use sandbox_bench_core::evidence::{Attempt, Cleanup, EnvironmentRecord, Failure}
 use sandbox_bench_core::{ConditionProof, Observation, SandboxRef, TestCounts, Verdict};
 use serde::Serialize;
 
-/// One column: its name, and how its value is read from an attempt.
+use super::TrialRow;
+
+/// One column: its name, and how its value is read from a row.
 pub(super) struct Column {
     name: String,
     value: Value,
 }
 
-type Get<T> = Box<dyn Fn(&Attempt) -> Option<T>>;
+type Get<T> = Box<dyn Fn(&TrialRow) -> Option<T>>;
 
 /// The type of a column.
 enum Value {
@@ -46,7 +48,7 @@ impl Column {
     }
 
     /// The column's values for these rows.
-    pub(super) fn array(&self, rows: &[Attempt]) -> ArrayRef {
+    pub(super) fn array(&self, rows: &[TrialRow]) -> ArrayRef {
         match &self.value {
             Value::Text(get) => Arc::new(rows.iter().map(get).collect::<StringArray>()),
             Value::Count(get) => Arc::new(rows.iter().map(get).collect::<UInt64Array>()),
@@ -74,7 +76,7 @@ pub(super) fn all() -> Vec<Column> {
         text("tag", |a| Some(a.tag.to_string())),
         text("adapter_version", |a| Some(a.adapter_version.clone())),
         text("task_digest", |a| Some(a.task_digest.to_string())),
-        column("started_at", Value::Instant(Box::new(|a| Some(a.started_at.as_microsecond())))),
+        column("started_at", Value::Instant(Box::new(|row| Some(row.attempt.started_at.as_microsecond())))),
         text("sandbox_id", |a| sandbox(a).map(|s| s.id.clone())),
         flag("accepted", |a| Some(a.accepted())),
         text("decision", |a| verdict(a).and_then(|v| word(&v.decision))),
@@ -119,6 +121,8 @@ pub(super) fn all() -> Vec<Column> {
         count("cpu_us", |a| observation(a).and_then(|o| o.cpu_us)),
         count("peak_memory_bytes", |a| observation(a).and_then(|o| o.peak_memory_bytes)),
         count("warnings", |a| Some(a.warnings.len() as u64)),
+        column("cost_usd", Value::Number(Box::new(|row| row.cost.as_ref()?.usd()))),
+        column("cost_basis", Value::Text(Box::new(|row| word(row.cost.as_ref()?)))),
     ]);
     columns
 }
@@ -128,23 +132,23 @@ fn column(name: &str, value: Value) -> Column {
 }
 
 fn text(name: &str, get: impl Fn(&Attempt) -> Option<String> + 'static) -> Column {
-    column(name, Value::Text(Box::new(get)))
+    column(name, Value::Text(Box::new(move |row| get(&row.attempt))))
 }
 
 fn count(name: &str, get: impl Fn(&Attempt) -> Option<u64> + 'static) -> Column {
-    column(name, Value::Count(Box::new(get)))
+    column(name, Value::Count(Box::new(move |row| get(&row.attempt))))
 }
 
 fn integer(name: &str, get: impl Fn(&Attempt) -> Option<i64> + 'static) -> Column {
-    column(name, Value::Integer(Box::new(get)))
+    column(name, Value::Integer(Box::new(move |row| get(&row.attempt))))
 }
 
 fn number(name: &str, get: impl Fn(&Attempt) -> Option<f64> + 'static) -> Column {
-    column(name, Value::Number(Box::new(get)))
+    column(name, Value::Number(Box::new(move |row| get(&row.attempt))))
 }
 
 fn flag(name: &str, get: impl Fn(&Attempt) -> Option<bool> + 'static) -> Column {
-    column(name, Value::Flag(Box::new(get)))
+    column(name, Value::Flag(Box::new(move |row| get(&row.attempt))))
 }
 
 fn sandbox(attempt: &Attempt) -> Option<&SandboxRef> {
@@ -182,6 +186,7 @@ fn why(proof: &ConditionProof) -> String {
 /// The word that stands for a value in the JSON evidence: itself, or the tag that tells its variants apart.
 fn word(value: &impl Serialize) -> Option<String> {
     let json = serde_json::to_value(value).ok()?;
-    let word = json.as_str().or_else(|| ["state", "kind", "mode"].iter().find_map(|tag| json.get(tag)?.as_str()))?;
+    let word =
+        json.as_str().or_else(|| ["state", "kind", "mode", "basis"].iter().find_map(|tag| json.get(tag)?.as_str()))?;
     Some(word.to_owned())
 }

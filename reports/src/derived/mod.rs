@@ -1,7 +1,7 @@
 //! The files of a run directory that follow from its manifest and journal: `trials.jsonl`, `trials.parquet`,
 //! `cleanup.json`, `summary.json`.
 //!
-//! They can be deleted and rebuilt at any time; equal evidence gives equal bytes. Each is complete or not there. One
+//! They can be deleted and rebuilt at any time; equal evidence and an equal rate card give equal bytes. Each is complete or not there. One
 //! pass over the journal, in memory bounded by a few numbers per attempt.
 
 mod columns;
@@ -13,16 +13,19 @@ mod tests;
 use std::io::Write;
 use std::path::Path;
 
-use sandbox_bench_core::evidence::{Event, SCHEMA_VERSION};
+use sandbox_bench_core::evidence::{Attempt, Event, SCHEMA_VERSION};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::cleanup::{CleanupReport, Ledger};
+use crate::cost::{Cost, RateCard, price};
 use crate::evidence::{Entry, EvidenceError, Run};
 use crate::files::{Replacement, replace_json};
 use crate::summary::{Summary, SummaryBuilder};
 
 use self::parquet::TrialsParquet;
 
-/// One attempt per line, in the order in which they ended.
+/// One [`TrialRow`] per line, in the order in which the attempts ended.
 pub const TRIALS: &str = "trials.jsonl";
 /// The same attempts as columns.
 pub const TRIALS_PARQUET: &str = "trials.parquet";
@@ -31,18 +34,29 @@ pub const CLEANUP: &str = "cleanup.json";
 /// The run in figures.
 pub const SUMMARY: &str = "summary.json";
 
-/// Rebuilds all derived files of the run in `run_dir`; returns the summary.
+/// One line of `trials.jsonl`: an attempt as the journal has it, and what follows from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialRow {
+    /// The attempt.
+    #[serde(flatten)]
+    pub attempt: Attempt,
+    /// What its sandbox cost; none if nothing was asked of the backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+/// Rebuilds all derived files of the run in `run_dir`, with costs estimated by `rates`; returns the summary.
 ///
 /// # Errors
 /// What is wrong with the evidence, and what writing fails with. The files then are as they were.
-pub fn write_derived(run_dir: &Path) -> Result<Summary, EvidenceError> {
+pub fn write_derived(run_dir: &Path, rates: &RateCard) -> Result<Summary, EvidenceError> {
     let run = Run::open(run_dir)?;
     let in_file = |name: &str| {
         let path = run_dir.join(name);
         move |error| EvidenceError::io(&path, error)
     };
     let mut ledger = Ledger::default();
-    let mut summary = SummaryBuilder::new(run.manifest.clone());
+    let mut summary = SummaryBuilder::new(run.manifest.clone(), rates.clone());
     let mut trials = Replacement::new(&run_dir.join(TRIALS)).map_err(in_file(TRIALS))?;
     let mut columns = TrialsParquet::new(&run_dir.join(TRIALS_PARQUET)).map_err(in_file(TRIALS_PARQUET))?;
     for entry in run.journal()? {
@@ -56,9 +70,10 @@ pub fn write_derived(run_dir: &Path) -> Result<Summary, EvidenceError> {
         ledger.record(&event);
         summary.record(&event);
         if let Event::AttemptFinished { attempt } = event {
-            serde_json::to_writer(&mut trials, &attempt).map_err(Into::into).map_err(in_file(TRIALS))?;
+            let row = TrialRow { cost: price(&attempt, rates), attempt: *attempt };
+            serde_json::to_writer(&mut trials, &row).map_err(Into::into).map_err(in_file(TRIALS))?;
             trials.write_all(b"\n").map_err(in_file(TRIALS))?;
-            columns.push(*attempt).map_err(in_file(TRIALS_PARQUET))?;
+            columns.push(row).map_err(in_file(TRIALS_PARQUET))?;
         }
     }
     let cleanup = CleanupReport {

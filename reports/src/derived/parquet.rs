@@ -9,8 +9,8 @@ use arrow_schema::{Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
-use sandbox_bench_core::evidence::Attempt;
 
+use super::TrialRow;
 use super::columns::{self, Column};
 use crate::files::Replacement;
 
@@ -24,7 +24,7 @@ const ROW_GROUP: usize = 16 * 1024;
 pub(super) struct TrialsParquet {
     columns: Vec<Column>,
     schema: SchemaRef,
-    rows: Vec<Attempt>,
+    rows: Vec<TrialRow>,
     writer: ArrowWriter<Replacement>,
 }
 
@@ -42,8 +42,8 @@ impl TrialsParquet {
     }
 
     /// Adds a row.
-    pub(super) fn push(&mut self, attempt: Attempt) -> io::Result<()> {
-        self.rows.push(attempt);
+    pub(super) fn push(&mut self, row: TrialRow) -> io::Result<()> {
+        self.rows.push(row);
         if self.rows.len() < BATCH { Ok(()) } else { self.write_rows() }
     }
 

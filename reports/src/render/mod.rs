@@ -1,7 +1,9 @@
 //! A summary as a person reads it: one aligned table, then what the figures alone do not tell. It claims nothing that the
 //! summary does not hold, and ranks nothing.
 
+mod compare;
 mod duration;
+mod money;
 mod notes;
 
 #[cfg(test)]
@@ -12,15 +14,21 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use sandbox_bench_core::Phase;
 
 use crate::percentile::Durations;
+use crate::stats::Interval;
 use crate::summary::{Cell, Summary};
 
+pub use compare::comparison;
 pub use duration::duration;
+pub use money::{cost, usd};
 
-const HEADER: [&str; 9] =
-    ["backend", "condition", "passed", "create", "ready", "total", "not passed", "proof", "cleanup"];
+const HEADER: [&str; 11] =
+    ["backend", "condition", "passed", "95 %", "create", "ready", "total", COST, "not passed", "proof", "cleanup"];
 
 /// Columns of figures, which are aligned to the right.
-const FIGURES: std::ops::Range<usize> = 2..6;
+const FIGURES: std::ops::Range<usize> = 2..8;
+
+/// The column that is left out if no cost is known.
+const COST: &str = "cost/pass";
 
 /// What a cell shows when there is nothing to tell.
 const NOTHING_TO_TELL: &str = "-";
@@ -28,12 +36,19 @@ const NOTHING_TO_TELL: &str = "-";
 /// The table of a run and the notes beneath it, ending in a newline.
 #[must_use]
 pub fn table(summary: &Summary) -> String {
+    let priced = summary.cells.iter().any(|cell| cell.cost.known_usd.is_some());
+    let shown: Vec<usize> = (0..HEADER.len()).filter(|&index| priced || HEADER[index] != COST).collect();
+    let pick = |all: [String; 11]| {
+        let all = all.into_iter().enumerate();
+        all.filter(|(index, _)| shown.contains(index)).map(|(_, text)| text).collect::<Vec<String>>()
+    };
     let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(HEADER);
-    table.add_rows(summary.cells.iter().map(row));
-    for (index, column) in table.column_iter_mut().enumerate() {
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(pick(HEADER.map(str::to_owned)));
+    table.add_rows(summary.cells.iter().map(|cell| pick(row(cell))));
+    for (column, index) in table.column_iter_mut().zip(&shown) {
         column.set_padding((0, 2));
-        if FIGURES.contains(&index) {
+        if FIGURES.contains(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -50,7 +65,7 @@ pub fn table(summary: &Summary) -> String {
     text
 }
 
-fn row(cell: &Cell) -> [String; 9] {
+fn row(cell: &Cell) -> [String; 11] {
     let trials = &cell.trials;
     let failures = trials.failures.iter().map(|(class, n)| (*n, class.as_str()));
     let not_passed =
@@ -61,13 +76,21 @@ fn row(cell: &Cell) -> [String; 9] {
         cell.backend.clone(),
         cell.condition.to_string(),
         format!("{}/{}", trials.accepted, trials.runnable()),
+        cell.accepted_share.map_or_else(|| NOTHING_TO_TELL.to_owned(), percents),
         times(cell.completed(Phase::Create)),
         times(cell.completed(Phase::Ready)),
         times(cell.total.accepted),
+        cost(&cell.cost),
         counts(not_passed),
         counts(proof),
         counts(cleanup),
     ]
+}
+
+/// "82–100 %"
+fn percents(interval: Interval) -> String {
+    let percent = |end: Option<f64>, beyond: f64| end.unwrap_or(beyond) * 100.0;
+    format!("{:.0}–{:.0} %", percent(interval.low, 0.0), percent(interval.high, 1.0))
 }
 
 fn times(durations: Option<Durations>) -> String {

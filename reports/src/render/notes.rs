@@ -2,9 +2,10 @@
 
 use sandbox_bench_core::Phase;
 
-use super::{duration, times};
+use super::{duration, times, usd};
 use crate::percentile::Durations;
-use crate::summary::{Cell, Summary};
+use crate::stats::Unit;
+use crate::summary::{Cell, RankedCell, Ranking, Summary};
 
 /// Below this number of values, p95 lies between the two greatest ones.
 const FEW: u64 = 20;
@@ -15,6 +16,9 @@ const SLOW_MARGIN_US: u64 = 100_000;
 
 pub(super) fn notes(summary: &Summary) -> Vec<String> {
     let mut notes: Vec<String> = reading(&summary.cells).into_iter().collect();
+    notes.extend(medians(&summary.cells));
+    notes.extend(summary.ranking.as_ref().map(order));
+    notes.extend(costs(summary));
     notes.extend(summary.cells.iter().flat_map(cell_notes));
     notes.extend(run_notes(summary));
     notes
@@ -35,6 +39,63 @@ fn reading(cells: &[Cell]) -> Option<String> {
     };
     let caution = if least < FEW { "; p95 of n < 20 is close to the greatest value" } else { "" };
     Some(format!("times: p50 / p95 (R-7); create and ready of all attempts, total of accepted ones; {n}{caution}"))
+}
+
+/// The intervals of the total times, where there are enough values.
+fn medians(cells: &[Cell]) -> Vec<String> {
+    let of = |unit: Unit| {
+        let known = cells.iter().filter_map(|cell| Some((cell, cell.total_p50.as_ref()?)));
+        let each: Vec<String> = known
+            .filter(|(_, median)| median.resampled == unit)
+            .map(|(cell, median)| {
+                let end = |end: Option<f64>| end.map_or_else(|| "∞".to_owned(), |us| duration(us.round() as u64));
+                format!("{} {} – {}", name(cell), end(median.interval.low), end(median.interval.high))
+            })
+            .collect();
+        let drawn = if unit == Unit::Tasks { "tasks" } else { "trials of each task" };
+        (!each.is_empty()).then(|| format!("95 % interval of the total p50, {drawn} resampled: {}", each.join(", ")))
+    };
+    [Unit::Tasks, Unit::Trials].into_iter().filter_map(of).collect()
+}
+
+/// The level at which two neighbours are told apart.
+const LEVEL: f64 = 0.05;
+
+fn order(ranking: &Ranking) -> String {
+    let places = match ranking {
+        Ranking::Refused { why } => return format!("no order of the rows is claimed: {why}"),
+        Ranking::Ranked { places } => places,
+    };
+    let name = |place: &RankedCell| format!("{} {}", place.backend, place.condition);
+    let mut text = String::new();
+    for place in places {
+        match place.p {
+            None => text += &name(place),
+            Some(p) if p <= LEVEL => text += &format!(" < {} (p {})", name(place), p_value(p)),
+            Some(p) => text += &format!(" ~ {} (p {})", name(place), p_value(p)),
+        }
+    }
+    format!("by total time: {text}; Mann-Whitney within tasks, Holm; ~ is not told apart")
+}
+
+/// "= 0.03", "< 0.001"
+pub(super) fn p_value(p: f64) -> String {
+    if p < 0.001 { "< 0.001".to_owned() } else { format!("= {p:.2}").replace("= 0.00", "< 0.01") }
+}
+
+/// What the costs are, if any is known.
+fn costs(summary: &Summary) -> Option<String> {
+    let known: f64 = summary.cells.iter().filter_map(|cell| cell.cost.known_usd).reduce(|a, b| a + b)?;
+    let unknown: u64 = summary.cells.iter().map(|cell| cell.cost.unknown).sum();
+    let estimated: u64 = summary.cells.iter().map(|cell| cell.cost.estimated).sum();
+    let mut text = format!("cost: sandboxes only, {} in all", usd(known));
+    if estimated > 0 {
+        text += &format!(", {} estimated by {} of {}", attempts(estimated), summary.rates.name, summary.rates.date);
+    }
+    if unknown > 0 {
+        text += &format!("; unknown of {}", attempts(unknown));
+    }
+    Some(text)
 }
 
 /// The n of the three times that the table shows.

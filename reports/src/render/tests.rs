@@ -5,11 +5,12 @@ use sandbox_bench_core::{Condition, ConditionProof, FailureClass};
 
 use super::table;
 use crate::cleanup::Ledger;
+use crate::cost::RateCard;
 use crate::samples::{self, attempt, events, failed, finished, manifest, started};
 use crate::summary::SummaryBuilder;
 
 fn shown(conditions: &[Condition], tasks: u64, journal: &[Event]) -> String {
-    let mut builder = SummaryBuilder::new(manifest(conditions, tasks));
+    let mut builder = SummaryBuilder::new(manifest(conditions, tasks), RateCard::named(None).unwrap());
     let mut ledger = Ledger::default();
     for event in journal {
         builder.record(event);
@@ -31,6 +32,24 @@ fn an_accepted_run() {
         .flat_map(|backend| BOTH.map(|condition| (backend, condition)))
         .flat_map(|(backend, condition)| (0..24).map(move |n| attempt(backend, condition, n)));
     insta::assert_snapshot!(shown(&BOTH, 24, &journal(attempts, Some(finished()))));
+}
+
+#[test]
+fn a_run_at_a_vendor_has_costs_and_six_replicates_have_an_order() {
+    let of = |backend: &'static str, slower: u64| {
+        (0..3u64).flat_map(move |task| (1..=6).map(move |replicate| (task, replicate))).map(move |(task, replicate)| {
+            let mut attempt = attempt(backend, Condition::Cold, task);
+            attempt.total_us += slower + 1000 * u64::from(replicate);
+            let unit = format!("{backend}-{task}-{replicate}");
+            (attempt.trial.replicate, attempt.tag) = (replicate, samples::tag(&unit));
+            attempt.sandbox = Some(samples::sandbox(backend, &unit));
+            attempt
+        })
+    };
+    let mut attempts: Vec<Attempt> = of("docker", 0).chain(of("daytona", 300_000)).collect();
+    let unsure = attempts.last_mut().unwrap();
+    *unsure = failed(unsure.clone(), FailureClass::Timeout);
+    insta::assert_snapshot!(shown(&[Condition::Cold], 18, &journal(attempts, Some(finished()))));
 }
 
 #[test]

@@ -8,8 +8,14 @@ use jiff::Timestamp;
 use sandbox_bench_core::evidence::{Attempt, CleanupEntry, CleanupState, Event, Manifest, SCHEMA_VERSION};
 use sandbox_bench_core::{CacheUse, Condition, ConditionProof, Decision, FailureClass, Phase};
 
-use super::{CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, Summary, TotalTimes, Trials};
+use super::times::TaskTimes;
+use super::{
+    CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, RatesUsed, Summary, TotalTimes, Trials, times,
+};
+use crate::cost::{CostTally, RateCard, price};
 use crate::percentile::Durations;
+use crate::stats::proportion::wilson;
+use crate::stats::{Bootstrap, Time};
 
 /// Condenses the events of a run, given in the order of its journal.
 #[derive(Debug)]
@@ -24,6 +30,7 @@ pub struct SummaryBuilder {
     interrupted: bool,
     unknown_events: BTreeMap<String, u64>,
     manifest: Manifest,
+    rates: RateCard,
 }
 
 /// The state of a trial after its last recorded attempt.
@@ -55,9 +62,9 @@ impl End {
 }
 
 impl SummaryBuilder {
-    /// Begins the summary of the run with this manifest.
+    /// Begins the summary of the run with this manifest; costs are estimated by `rates`.
     #[must_use]
-    pub fn new(manifest: Manifest) -> Self {
+    pub fn new(manifest: Manifest, rates: RateCard) -> Self {
         let cells: Vec<CellBuilder> = manifest
             .backends
             .iter()
@@ -77,6 +84,7 @@ impl SummaryBuilder {
             interrupted: false,
             unknown_events: BTreeMap::new(),
             manifest,
+            rates,
         }
     }
 
@@ -109,7 +117,7 @@ impl SummaryBuilder {
         trial.end = end;
         self.tags.insert(hash(&attempt.tag), index);
         if let Some(cell) = self.cells.get_mut(index) {
-            cell.attempt(attempt, end);
+            cell.attempt(attempt, end, &self.rates);
         }
     }
 
@@ -140,6 +148,7 @@ impl SummaryBuilder {
             () if totals.rejected > 0 => Outcome::Rejected,
             () => Outcome::Accepted,
         };
+        let ranking = times::ranking(&self.cells);
         Summary {
             schema_version: SCHEMA_VERSION.to_owned(),
             run: self.manifest.run,
@@ -150,6 +159,8 @@ impl SummaryBuilder {
             finished: self.finished,
             totals,
             cleanup,
+            rates: RatesUsed::of(&self.rates),
+            ranking,
             cells: self.cells.into_iter().map(|cell| cell.finish(planned)).collect(),
             unknown_events: self.unknown_events,
         }
@@ -180,7 +191,7 @@ fn count_cleanup(counts: &mut CleanupCounts, state: CleanupState) {
 }
 
 /// A hash that is the same in every process.
-fn hash(value: &impl Hash) -> u64 {
+pub(crate) fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
@@ -188,9 +199,9 @@ fn hash(value: &impl Hash) -> u64 {
 
 /// The figures of one cell in the making.
 #[derive(Debug)]
-struct CellBuilder {
-    backend: String,
-    condition: Condition,
+pub(super) struct CellBuilder {
+    pub(super) backend: String,
+    pub(super) condition: Condition,
     trials: Trials,
     environment: CacheCounts,
     /// Values of each phase of [`Phase::ALL`]: completed, failed.
@@ -201,6 +212,10 @@ struct CellBuilder {
     first_create: Option<(Timestamp, u64)>,
     proof: ProofCounts,
     cleanup: CleanupCounts,
+    cost: CostTally,
+    /// Times of accepted attempts, and of all to a verdict, by task.
+    accepted_by_task: TaskTimes,
+    pub(super) to_verdict: TaskTimes,
 }
 
 impl CellBuilder {
@@ -217,23 +232,41 @@ impl CellBuilder {
             first_create: None,
             proof: ProofCounts::default(),
             cleanup: CleanupCounts::default(),
+            cost: CostTally::default(),
+            accepted_by_task: TaskTimes::default(),
+            to_verdict: TaskTimes::default(),
         }
     }
 
-    fn attempt(&mut self, attempt: &Attempt, end: End) {
+    fn attempt(&mut self, attempt: &Attempt, end: End, rates: &RateCard) {
         for (phase, (completed, failed)) in Phase::ALL.iter().zip(&mut self.phases) {
             if let Some(duration) = attempt.phase_us(*phase) {
                 let ok = attempt.phases.iter().filter(|span| span.phase == *phase).all(|span| span.ok);
                 if ok { completed.push(duration) } else { failed.push(duration) }
             }
         }
+        if let Some(cost) = price(attempt, rates) {
+            self.cost.add(&cost);
+        }
+        let task = hash(&(&attempt.trial.dataset, &attempt.trial.task));
+        let total = Time::seen(attempt.total_us as f64);
         match end {
-            End::Accepted => self.accepted.push(attempt.total_us),
-            End::Rejected => self.rejected.push(attempt.total_us),
+            End::Accepted => {
+                self.accepted.push(attempt.total_us);
+                self.accepted_by_task.add(task, total);
+                self.to_verdict.add(task, total);
+            }
+            End::Rejected => {
+                self.rejected.push(attempt.total_us);
+                self.to_verdict.add(task, total);
+            }
             // Nothing was tried, so nothing took time.
             End::Failed(FailureClass::Unavailable) => {}
             End::Failed(_) if attempt.phases.is_empty() => {}
-            End::Failed(_) => self.failed.push(attempt.total_us),
+            End::Failed(_) => {
+                self.failed.push(attempt.total_us);
+                self.to_verdict.add(task, times::unfinished(attempt, attempt.total_us));
+            }
         }
         if let Some(create) = attempt.phase_us(Phase::Create)
             && self.first_create.is_none_or(|(at, _)| attempt.started_at < at)
@@ -264,10 +297,14 @@ impl CellBuilder {
             })
             .filter(|times| times.completed.is_some() || times.failed.is_some())
             .collect();
+        let trials = Trials { planned, ..self.trials };
         Cell {
             backend: self.backend,
             condition: self.condition,
-            trials: Trials { planned, ..self.trials },
+            accepted_share: wilson(trials.accepted, trials.runnable(), Bootstrap::default().confidence),
+            cost: self.cost.finish(trials.accepted),
+            total_p50: self.accepted_by_task.median(),
+            trials,
             environment: self.environment,
             phases,
             total: TotalTimes {

@@ -9,9 +9,11 @@
 //!   does not make the start of its sandbox invalid. Attempts in which the phase ended in an error or at a time limit
 //!   are kept apart as `failed`: their values are censored, they say "at least this long".
 //! * Total times are kept apart by the end of the attempt: `accepted`, `rejected`, `failed`.
+//! * Costs are those of sandboxes, also of failed attempts. What a model costs that solves tasks is no part of them.
 //! * Nothing is trimmed, and every set of times states its n. What did not happen has no figure, rather than a zero.
 
 mod builder;
+mod times;
 
 #[cfg(test)]
 mod tests;
@@ -19,13 +21,17 @@ mod tests;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use sandbox_bench_core::{Condition, Phase};
+use sandbox_bench_core::{Condition, Digest, Phase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cost::{CellCost, RateCard};
 use crate::percentile::Durations;
+use crate::stats::{Bootstrap, Interval, Unit};
 
 pub use builder::SummaryBuilder;
+pub(crate) use builder::hash;
+pub(crate) use times::unfinished;
 
 /// A run in figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +55,11 @@ pub struct Summary {
     pub totals: Trials,
     /// Everything that the run created, sandboxes and warm artifacts, also of unfinished attempts.
     pub cleanup: CleanupCounts,
+    /// The rate card by which costs are estimated.
+    pub rates: RatesUsed,
+    /// Whether the cells can be put in order by their total times, and in which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranking: Option<Ranking>,
     /// Figures by backend and condition, in the order of the manifest.
     pub cells: Vec<Cell>,
     /// Journal lines that this program did not understand, by event: they are of a newer minor schema version.
@@ -81,12 +92,20 @@ pub struct Cell {
     pub condition: Condition,
     /// Its trials.
     pub trials: Trials,
+    /// The share of runnable trials that were accepted: Wilson's interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_share: Option<Interval>,
     /// Where environments came from, as far as the backend tells.
     pub environment: CacheCounts,
     /// Times of the phases that occurred, in their order.
     pub phases: Vec<PhaseTimes>,
     /// Times from submission to the end of the last phase.
     pub total: TotalTimes,
+    /// The median total time of accepted attempts with its interval; none if there are too few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_p50: Option<Median>,
+    /// What its sandboxes cost.
+    pub cost: CellCost,
     /// Length of the create phase in the attempt that was submitted first, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_create_us: Option<u64>,
@@ -94,6 +113,70 @@ pub struct Cell {
     pub proof: ProofCounts,
     /// The sandboxes of the recorded attempts.
     pub cleanup: CleanupCounts,
+}
+
+/// Which rate card was used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RatesUsed {
+    /// Its name.
+    pub name: String,
+    /// Date of its newest figure.
+    pub date: String,
+    /// Digest of its text.
+    pub digest: Digest,
+}
+
+impl RatesUsed {
+    /// This one.
+    #[must_use]
+    pub fn of(card: &RateCard) -> Self {
+        Self { name: card.name.clone(), date: card.date.clone(), digest: card.digest.clone() }
+    }
+}
+
+/// A median in microseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Median {
+    /// The median.
+    pub p50_us: f64,
+    /// Its interval, by the bootstrap.
+    pub interval: Interval,
+    /// What was resampled.
+    pub resampled: Unit,
+    /// How it was resampled.
+    pub bootstrap: Bootstrap,
+}
+
+/// The cells by their median time to a verdict, on the tasks that all of them tried. Attempts without a verdict
+/// outlast those with one; a timeout counts as "at least this long" (Kaplan-Meier).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum Ranking {
+    /// There are too few trials to claim an order.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// From the least median to the greatest.
+    Ranked {
+        /// The cells.
+        places: Vec<RankedCell>,
+    },
+}
+
+/// A cell's place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankedCell {
+    /// The backend.
+    pub backend: String,
+    /// The condition.
+    pub condition: Condition,
+    /// Median time to a verdict in microseconds; none if most attempts came to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<f64>,
+    /// Holm-adjusted p of the rank test, within tasks, against the place before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p: Option<f64>,
 }
 
 /// Counts of trials.

@@ -7,11 +7,12 @@ use sandbox_bench_core::{CacheUse, Condition, ConditionProof, Destruction, Failu
 
 use super::{Outcome, Summary, SummaryBuilder, Trials};
 use crate::cleanup::Ledger;
+use crate::cost::RateCard;
 use crate::percentile::Durations;
 use crate::samples::{self, attempt, events, failed, finished, manifest, started};
 
 pub(crate) fn summarize(manifest: Manifest, journal: &[Event]) -> Summary {
-    let mut builder = SummaryBuilder::new(manifest);
+    let mut builder = SummaryBuilder::new(manifest, RateCard::named(None).unwrap());
     let mut ledger = Ledger::default();
     for event in journal {
         builder.record(event);

@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod backends;
+mod compare;
 mod dataset;
 mod options;
 mod prewarm;
@@ -51,6 +52,8 @@ enum Command {
     Dataset(dataset::DatasetArgs),
     /// Show the result table of a run again, from its evidence.
     Report(report::ReportArgs),
+    /// Tell what changed between two runs, or two cells of a run.
+    Compare(compare::CompareArgs),
     /// End what dead runs left behind at the backends.
     Reap(reap::ReapArgs),
     /// List and delete warm artifacts.
@@ -76,6 +79,7 @@ pub fn main() -> ExitCode {
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
             Command::Report(args) => report::run(&args),
+            Command::Compare(args) => compare::run(&args),
             Command::Reap(args) => reap::run(args).await,
             Command::Artifacts(args) => artifacts::run(args).await,
             Command::Backends(args) => backends::run(args).await,

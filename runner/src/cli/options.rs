@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use sandbox_bench_core::Condition;
 use sandbox_bench_datasets::Format;
+use sandbox_bench_reports::cost::RateCard;
 
 use crate::config::Config;
 use crate::exit::Fault;
@@ -76,6 +77,25 @@ impl TaskOptions {
             include: self.task.clone(),
             limit: self.limit.map(|limit| limit as usize),
         }
+    }
+}
+
+/// By which prices costs are estimated.
+#[derive(Debug, Args)]
+pub struct RatesOption {
+    /// Prices of the sandboxes: a file of the form of reports/src/cost/rates.toml, whose backends replace the built-in
+    /// ones, or csb-compat for the formulas of code-sandbox-bench [default: the built-in list prices].
+    #[arg(long, value_name = "FILE|csb-compat")]
+    rates: Option<String>,
+}
+
+impl RatesOption {
+    /// The rate card.
+    ///
+    /// # Errors
+    /// The file cannot be read or is no rate card.
+    pub fn card(&self) -> Result<RateCard, Fault> {
+        RateCard::named(self.rates.as_deref()).map_err(Fault::usage)
     }
 }
 

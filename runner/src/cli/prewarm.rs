@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use sandbox_bench_core::{Artifact, Condition};
+use sandbox_bench_reports::cost::RateCard;
 use sandbox_bench_reports::files::replace_json;
 use serde::Serialize;
 
@@ -67,6 +68,7 @@ struct Made {
 pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
     let request = request(&args);
     let config = args.backends.config()?;
+    let rates = RateCard::named(None).map_err(Fault::infrastructure)?;
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
     let plan = run::plan(&request, &config).await?;
     for problem in &plan.problems {
@@ -77,7 +79,7 @@ pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
     let directory = open.directory.clone();
     let warm = run::prewarm(&request, &plan, &open, &progress, args.rebuild).await;
     progress.end();
-    let summary = run::finish(open).await;
+    let summary = run::finish(open, &rates).await;
     let warm = warm?;
     let summary = summary?;
     let made: Vec<Prewarmed> = plan.backends.keys().map(|name| prewarmed(name, &plan, &warm)).collect();

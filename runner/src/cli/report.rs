@@ -7,7 +7,7 @@ use sandbox_bench_reports::evidence::Run;
 use sandbox_bench_reports::render;
 use sandbox_bench_reports::summary::{Outcome, Summary};
 
-use super::options::OutputFormat;
+use super::options::{OutputFormat, RatesOption};
 use crate::exit::{Exit, Fault};
 use crate::run;
 use crate::say;
@@ -17,6 +17,8 @@ pub struct ReportArgs {
     /// Run directories.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
+    #[command(flatten)]
+    rates: RatesOption,
     /// Form of the result on stdout.
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
@@ -28,10 +30,11 @@ pub struct ReportArgs {
 /// # Errors
 /// A run directory cannot be read or written.
 pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
+    let rates = args.rates.card()?;
     let mut exit = Exit::Accepted;
     for directory in &args.runs {
         Run::open(directory).map_err(Fault::usage)?;
-        let summary = run::derive(directory)?;
+        let summary = run::derive(directory, &rates)?;
         print(&summary, directory, args.format)?;
         match self::exit(&summary) {
             Exit::Accepted => {}

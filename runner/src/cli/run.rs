@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::options::{self, BackendOptions, ConditionName, OutputFormat, Pair, TaskOptions};
+use super::options::{self, BackendOptions, ConditionName, OutputFormat, Pair, RatesOption, TaskOptions};
 use super::{report, table};
 use crate::exit::{Exit, Fault};
 use crate::plan::Order;
@@ -69,6 +69,8 @@ pub struct RunArgs {
     /// Where the run directory is made.
     #[arg(long, default_value = "results", value_name = "DIR")]
     results: PathBuf,
+    #[command(flatten)]
+    rates: RatesOption,
     /// Print the plan and run nothing.
     #[arg(long)]
     dry_run: bool,
@@ -118,6 +120,7 @@ impl RunArgs {
 pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
     let mut request = args.request()?;
     let config = args.backends.config()?;
+    let rates = args.rates.card()?;
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
     let planned = run::plan(&request, &config).await?;
     request.artifacts = options::artifacts(&args.artifact, &planned.artifact_variables());
@@ -141,7 +144,7 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
     };
     progress.end();
     let directory = open.directory.clone();
-    let summary = run::finish(open).await;
+    let summary = run::finish(open, &rates).await;
     let summary = ran.and(summary).inspect_err(|_| {
         // The journal ends before the run did: only a look at the backends can tell what is left.
         say::aside(format_args!("next: make room, then sandbox-bench reap {}", directory.display()));

@@ -95,7 +95,7 @@ impl RunDir {
         check("manifest", &[self.json("manifest.json")]);
         check("summary", &[self.json("summary.json")]);
         check("cleanup", &[self.json("cleanup.json")]);
-        check("attempt", &self.lines("trials.jsonl"));
+        check("trial", &self.lines("trials.jsonl"));
         check("journal-line", &self.lines("journal.jsonl"));
     }
 }

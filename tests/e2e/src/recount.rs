@@ -8,9 +8,31 @@ use serde_json::{Map, Value, json};
 
 use crate::RunDir;
 
+/// Checks every number of `summary.json` against the trials, but for intervals by resampling.
+///
+/// # Panics
+/// One does not follow from them.
+pub fn check(run: &RunDir) {
+    let (expected, mut summary) = (recount(run), run.json("summary.json"));
+    for cell in summary["cells"].as_array_mut().unwrap() {
+        let cell = cell.as_object_mut().unwrap();
+        let share = cell.remove("accepted_share");
+        match (accepted_share(&cell["trials"]), share) {
+            (Some((low, high)), Some(share)) => {
+                let close = |end: &Value, expected: f64| (end.as_f64().unwrap() - expected).abs() < 1e-9;
+                assert!(close(&share["low"], low) && close(&share["high"], high), "{share} is not {low} to {high}");
+            }
+            (expected, share) => assert_eq!((expected, share), (None, None)),
+        }
+        cell.remove("total_p50");
+    }
+    for part in ["totals", "cells", "cleanup"] {
+        assert_eq!(summary[part], expected[part], "{part} of summary.json");
+    }
+}
+
 /// `totals` and `cells` as `summary.json` should have them.
-#[must_use]
-pub fn recount(run: &RunDir) -> Value {
+fn recount(run: &RunDir) -> Value {
     let manifest = run.json("manifest.json");
     let attempts = run.lines("trials.jsonl");
     let cleanup = run.json("cleanup.json");
@@ -44,6 +66,7 @@ fn cell(backend: &Value, condition: &Value, attempts: &[&Value], planned: u64, c
         "environment": { "hits": caches("hit"), "misses": caches("miss") },
         "phases": Phase::ALL.iter().filter_map(|phase| phase_times(phase.name(), attempts)).collect::<Vec<_>>(),
         "total": { "accepted": total("accepted"), "rejected": total("rejected"), "failed": total("failed") },
+        "cost": cost(attempts),
         "proof": {
             "proven": proofs("proven"), "unproven": proofs("unproven"), "violated": proofs("violated"),
         },
@@ -55,6 +78,28 @@ fn cell(backend: &Value, condition: &Value, attempts: &[&Value], planned: u64, c
         cell["first_create_us"] = json!(length(first, "create"));
     }
     cell
+}
+
+/// Nobody asks a price for the user's own machine.
+fn cost(attempts: &[&Value]) -> Value {
+    let unknown: Vec<&Value> = attempts.iter().map(|a| &a["cost"]).filter(|cost| cost["basis"] == "unknown").collect();
+    let mut cost = json!({ "measured": 0, "estimated": 0, "unknown": unknown.len() });
+    if let Some(one) = unknown.first() {
+        cost["why"] = json!({ (one["why"].as_str().unwrap()): unknown.len() });
+    }
+    cost
+}
+
+/// Wilson's interval of the share of runnable trials that were accepted; the least and the greatest share whose
+/// z-score of what was seen is 1.96.
+fn accepted_share(trials: &Value) -> Option<(f64, f64)> {
+    let count = |name: &str| trials[name].as_f64().unwrap();
+    let n = count("attempted") - count("unavailable");
+    let (p, z2) = (count("accepted") / n, 1.959_963_984_540_054_f64.powi(2));
+    // The roots of (p - s)² = z² s (1 - s) / n.
+    let (a, b, c) = (1.0 + z2 / n, -2.0 * p - z2 / n, p * p);
+    let root = (b * b - 4.0 * a * c).max(0.0).sqrt();
+    (n > 0.0).then_some(((-b - root) / (2.0 * a), (-b + root) / (2.0 * a)))
 }
 
 /// `accepted`, `rejected`, `unavailable` or `failed`.

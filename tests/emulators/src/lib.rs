@@ -11,6 +11,7 @@
 
 mod admin;
 mod emulation;
+mod log;
 mod recent;
 mod requests;
 mod server;
@@ -20,13 +21,16 @@ mod violations;
 mod wire;
 
 pub mod cli;
+pub mod daytona;
 pub mod dockerfile;
 pub mod faults;
 pub mod machine;
 pub mod polyaxon;
+pub mod vercel;
 
 pub use self::emulation::Emulation;
 pub use self::faults::{Faults, Flags};
+pub use self::log::Log;
 pub use self::machine::{Machine, MachineError, Machines};
 pub use self::requests::{Request, Requests};
 pub use self::server::{Listener, Server};

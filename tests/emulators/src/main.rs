@@ -1,10 +1,13 @@
 //! `sandbox-emulator VENDOR`: one vendor's wire protocol on a local port.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use sandbox_bench_emulators::cli::{self, Options};
+use sandbox_bench_emulators::daytona::{self, DaytonaOptions, Permission, Quota};
 use sandbox_bench_emulators::polyaxon::{self, PolyaxonOptions};
+use sandbox_bench_emulators::vercel::{self, ImageState, Limits, VercelOptions};
 
 #[derive(Parser)]
 #[command(version, about = "Emulates a sandbox vendor's wire protocol; sandboxes really execute")]
@@ -15,8 +18,33 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Vendor {
+    /// Daytona, platform generation v0
+    Daytona(Daytona),
     /// Polyaxon: the sandbox gateway, over an API in memory or a real server
     Polyaxon(Polyaxon),
+    /// Vercel Sandbox, API v3 and v2
+    Vercel(Vercel),
+}
+
+#[derive(Args)]
+struct Daytona {
+    #[command(flatten)]
+    options: Options,
+    /// The API key that is accepted
+    #[arg(long, default_value = "dtn_emulator")]
+    api_key: String,
+    /// The key may not delete sandboxes
+    #[arg(long)]
+    no_delete: bool,
+    /// vCPU, GiB of memory and GiB of disk that all sandboxes may have together
+    #[arg(long, num_args = 3, value_names = ["VCPU", "MEMORY", "DISK"])]
+    quota: Option<Vec<u64>>,
+    /// Snapshots that the organization may have
+    #[arg(long, default_value_t = 30)]
+    snapshot_quota: u64,
+    /// Milliseconds that a minute of the API's intervals takes
+    #[arg(long, value_name = "MS", default_value_t = 60_000)]
+    minute: u64,
 }
 
 #[derive(Args)]
@@ -32,6 +60,27 @@ struct Polyaxon {
     /// Forward /api and /streams to a real server at this address
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
+}
+
+#[derive(Args)]
+struct Vercel {
+    #[command(flatten)]
+    options: Options,
+    /// The access token that is accepted
+    #[arg(long, default_value = "emulator-token")]
+    token: String,
+    /// An image that was pushed to the project's registry
+    #[arg(long, value_name = "REPOSITORY:TAG")]
+    pushed: Vec<String>,
+    /// An image that was pushed and is still being prepared
+    #[arg(long, value_name = "REPOSITORY:TAG")]
+    preparing: Vec<String>,
+    /// Sandboxes at one time
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().concurrent_sessions)]
+    concurrent: usize,
+    /// Processors handed out per minute
+    #[arg(long, value_name = "VCPU", default_value_t = Limits::default().vcpus_per_minute)]
+    vcpu_rate: u32,
 }
 
 fn main() -> ExitCode {
@@ -54,8 +103,30 @@ fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.vendor {
+        Vendor::Daytona(daytona) => serve_daytona(daytona).await,
         Vendor::Polyaxon(polyaxon) => serve_polyaxon(polyaxon).await,
+        Vendor::Vercel(vercel) => serve_vercel(vercel).await,
     }
+}
+
+async fn serve_daytona(arguments: Daytona) -> anyhow::Result<()> {
+    let mut options = DaytonaOptions {
+        api_key: arguments.api_key.clone(),
+        minute: Duration::from_millis(arguments.minute),
+        quota: Quota { snapshots: arguments.snapshot_quota, ..Quota::default() },
+        ..DaytonaOptions::default()
+    };
+    if let Some([cpu, memory, disk]) = arguments.quota.as_deref() {
+        (options.quota.cpu, options.quota.memory, options.quota.disk) = (*cpu, *memory, *disk);
+    }
+    if arguments.no_delete {
+        options.permissions.remove(&Permission::DeleteSandboxes);
+    }
+    let emulation = arguments.options.emulation().await?;
+    let listener = arguments.options.listener().await?;
+    let server = daytona::start(listener, emulation, options);
+    let variables = [("DAYTONA_API_URL", format!("{}/api", server.base_url())), ("DAYTONA_API_KEY", arguments.api_key)];
+    cli::serve(server, &variables).await
 }
 
 async fn serve_polyaxon(arguments: Polyaxon) -> anyhow::Result<()> {
@@ -67,6 +138,32 @@ async fn serve_polyaxon(arguments: Polyaxon) -> anyhow::Result<()> {
         ("POLYAXON_HOST", server.base_url().to_owned()),
         ("POLYAXON_AUTH_TOKEN", token),
         ("POLYAXON_EMULATOR_PROJECT", format!("default/{project}")),
+    ];
+    cli::serve(server, &variables).await
+}
+
+async fn serve_vercel(arguments: Vercel) -> anyhow::Result<()> {
+    let ready = arguments.pushed.into_iter().map(|name| (name, ImageState::Ready));
+    let preparing = arguments.preparing.into_iter().map(|name| (name, ImageState::Preparing));
+    let options = VercelOptions {
+        tokens: vec![arguments.token.clone()],
+        images: ready.chain(preparing).collect(),
+        limits: Limits {
+            concurrent_sessions: arguments.concurrent,
+            vcpus_per_minute: arguments.vcpu_rate,
+            ..Limits::default()
+        },
+        ..VercelOptions::default()
+    };
+    let emulation = arguments.options.emulation().await?;
+    let listener = arguments.options.listener().await?;
+    let (team, project) = (options.team_id.clone(), options.project_id.clone());
+    let server = vercel::start(listener, emulation, options);
+    let variables = [
+        ("VERCEL_API_URL", format!("{}/api", server.base_url())),
+        ("VERCEL_TOKEN", arguments.token),
+        ("VERCEL_TEAM_ID", team),
+        ("VERCEL_PROJECT_ID", project),
     ];
     cli::serve(server, &variables).await
 }

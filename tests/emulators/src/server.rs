@@ -25,6 +25,8 @@ use crate::machine::MachineError;
 use crate::requests;
 use crate::wire::{Breakage, Wire};
 
+/// A connection without a request is closed after this, as a vendor's proxy does (70 s at Daytona).
+const IDLE_LIMIT: Duration = Duration::from_secs(70);
 /// Between two attempts to accept when the system has no more descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -130,8 +132,10 @@ async fn accept(listener: TcpListener, site: Site) {
         let io = TokioIo::new(Wire::new(stream, breakage.clone()));
         let site = site.clone();
         let service = service_fn(move |request| answer(site.clone(), breakage.clone(), request));
-        let connection =
-            hyper::server::conn::http1::Builder::new().timer(TokioTimer::new()).serve_connection(io, service);
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE_LIMIT)
+            .serve_connection(io, service);
         connections.spawn(async move {
             // A client that goes away is nobody's error.
             let _ = connection.with_upgrades().await;

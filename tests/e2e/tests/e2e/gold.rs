@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use sandbox_bench_core::evidence::{Creates, Event};
 use sandbox_bench_core::{Condition, ConditionProof, Destruction, Digest, FailureClass};
-use sandbox_bench_e2e::recount::recount;
-use sandbox_bench_e2e::{RunDir, World, assert_shown};
+use sandbox_bench_e2e::{RunDir, World, assert_shown, recount};
 use serde_json::{Value, json};
 
 /// Bundled tasks of three forms that need nothing but a shell.
@@ -20,7 +19,7 @@ fn gold_is_accepted_cold_warm_and_reused_and_the_evidence_explains_it() {
     let run = world.run();
     run.validate();
     assert_eq!(std::fs::read(run.path().join("trials.parquet")).unwrap()[..4], *b"PAR1");
-    every_number_follows_from_the_trials(&run);
+    recount::check(&run);
     every_output_is_what_its_digest_says(&run);
     nothing_was_created_unannounced_or_left(&run);
     let proven = |a: &_| matches!(a, Some(ConditionProof::Proven { .. }));
@@ -41,7 +40,7 @@ fn doing_nothing_is_rejected_and_that_is_no_failure() {
     assert_shown!("none", world.bench(&line).run().exits(1).shown());
     let run = world.run();
     run.validate();
-    every_number_follows_from_the_trials(&run);
+    recount::check(&run);
     assert!(run.attempts().iter().all(|attempt| attempt.failure.as_ref().unwrap().class == FailureClass::Rejected));
     assert_eq!(run.json("summary.json")["totals"]["rejected"], json!(3));
 }
@@ -74,13 +73,6 @@ fn the_report_is_rebuilt_from_the_journal() {
     let again = world.bench(&format!("report {}", run.argument())).run().exits(0).stdout;
     assert_eq!(again, shown);
     assert!(contents() == before, "a derived file differs after it was rebuilt");
-}
-
-fn every_number_follows_from_the_trials(run: &RunDir) {
-    let (expected, summary) = (recount(run), run.json("summary.json"));
-    for part in ["totals", "cells", "cleanup"] {
-        assert_eq!(summary[part], expected[part], "{part} of summary.json");
-    }
 }
 
 fn every_output_is_what_its_digest_says(run: &RunDir) {

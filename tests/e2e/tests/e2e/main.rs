@@ -1,6 +1,7 @@
 //! The binary as a user runs it.
 #![allow(clippy::unwrap_used)]
 
+mod compare;
 mod dataset;
 mod disk;
 mod docker;

@@ -4,9 +4,8 @@ use rustix::process::Signal;
 use sandbox_bench_core::FailureClass;
 use sandbox_bench_e2e::command::until;
 use sandbox_bench_e2e::processes::{Sleeper, descendants};
-use sandbox_bench_e2e::recount::recount;
 use sandbox_bench_e2e::task::WANTS_DONE;
-use sandbox_bench_e2e::{World, assert_shown};
+use sandbox_bench_e2e::{World, assert_shown, recount};
 use serde_json::Value;
 
 fn world(tasks: &[&str]) -> World {
@@ -84,10 +83,7 @@ fn a_lost_sandbox_costs_an_attempt_which_is_kept_and_the_trial_is_repeated() {
     assert_eq!((lost.attempt, lost.last, accepted.attempt, accepted.last), (1, false, 2, true));
     assert!(accepted.accepted());
     world.run().validate();
-    let summary = world.run().json("summary.json");
-    for part in ["totals", "cells", "cleanup"] {
-        assert_eq!(summary[part], recount(&world.run())[part]);
-    }
+    recount::check(&world.run());
 }
 
 #[test]

@@ -11,6 +11,7 @@ fn help() {
         ("help-prewarm", "prewarm --help"),
         ("help-dataset-validate", "dataset validate --help"),
         ("help-reap", "reap --help"),
+        ("help-compare", "compare --help"),
     ] {
         insta::assert_snapshot!(name, world.bench(line).run().exits(0).stdout);
     }
@@ -37,6 +38,12 @@ fn wrong_values_are_named_with_the_way_out() {
         "run --backend local --dataset tasks --config nothing-here.toml",
         "dataset inspect tasks two",
         "report nothing-here",
+        "report nothing-here --rates nothing-here.toml",
+        "compare nothing-here",
+        "compare nothing-here nothing-there",
+        "compare nothing-here:local/hot nothing-there",
+        "compare nothing-here nothing-there --fail-if 'p95(redy) > +10%'",
+        "compare nothing-here nothing-there --fail-if 'p95(ready) > 10%'",
     ];
     let shown: Vec<String> = lines.iter().map(|line| world.bench(line).run().exits(2).shown()).collect();
     assert_shown!("wrong-values", shown.join("\n"));

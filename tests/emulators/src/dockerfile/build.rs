@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::log::BuildLog;
 use super::parse::{Dockerfile, Instruction, ParseError, Run, Step};
 use super::words::expand;
+use crate::log::Log;
 use crate::machine::{Command, End, Event, Machine, MachineError, MachineSpec, Machines, Saved, Source};
 
 /// Where the build context is in a stage's machine.
@@ -39,12 +39,7 @@ pub enum BuildError {
 ///
 /// # Errors
 /// The first instruction that cannot be parsed, or that fails.
-pub async fn build(
-    machines: &Machines,
-    text: &str,
-    contexts: &[Vec<u8>],
-    log: &BuildLog,
-) -> Result<Arc<Saved>, BuildError> {
+pub async fn build(machines: &Machines, text: &str, contexts: &[Vec<u8>], log: &Log) -> Result<Arc<Saved>, BuildError> {
     let mut build = Build { machines, contexts, log, stages: Vec::new(), global: BTreeMap::new() };
     let result = build.run(text).await;
     if let Err(error) = &result {
@@ -61,7 +56,7 @@ pub async fn build(
 struct Build<'a> {
     machines: &'a Machines,
     contexts: &'a [Vec<u8>],
-    log: &'a BuildLog,
+    log: &'a Log,
     stages: Vec<Stage>,
     /// `ARG`s before the first `FROM`.
     global: BTreeMap<String, String>,
@@ -237,7 +232,7 @@ for source; do
 done
 "#;
 
-async fn execute(stage: &Stage, run: &Run, log: &BuildLog) -> StepResult {
+async fn execute(stage: &Stage, run: &Run, log: &Log) -> StepResult {
     let argv = match run {
         Run::Shell(script) => stage.shell.iter().cloned().chain([script.clone()]).collect(),
         Run::Exec(argv) => argv.clone(),

@@ -1,7 +1,7 @@
 //! Commands in a machine.
 
 use super::machines::TOOL_LIMIT;
-use super::{Command, End, Machine, MachineError, Running, Stop};
+use super::{Command, End, Machine, MachineError, Running, Stop, User, user};
 
 /// Output kept of the emulator's own commands, in bytes a stream.
 const TOOL_OUTPUT: usize = 4 << 20;
@@ -23,8 +23,13 @@ impl Machine {
     /// A command with the machine's environment, directory and user, and all of its output. Change what differs.
     pub fn command<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> Command {
         let facts = self.facts();
-        let user = facts.user.map_or(sandbox_bench_local::engine::User::Root, sandbox_bench_local::engine::User::Name);
-        Command { env: facts.env, cwd: facts.workdir, user, output_cap: usize::MAX, ..Command::new(argv) }
+        Command {
+            env: facts.env,
+            cwd: facts.workdir,
+            user: user(facts.user),
+            output_cap: usize::MAX,
+            ..Command::new(argv)
+        }
     }
 
     /// Starts a command. Dropping the answer kills the command with its whole tree.
@@ -53,12 +58,12 @@ impl Machine {
         Ok(Done { end: outcome.end, timed_out: outcome.stopped == Some(Stop::Deadline), stdout, stderr })
     }
 
-    /// Runs a `sh` script of the emulator's own as root, with `$1`, `$2`… from `arguments`. Returns standard output.
+    /// Runs a `sh` script of the emulator's own as the tool user, with `$1`, `$2`… from `arguments`. Returns standard output.
     ///
     /// # Errors
     /// It did not exit with 0.
     pub async fn tool(&self, script: &str, arguments: &[&str]) -> Result<Vec<u8>, MachineError> {
-        self.tool_with(script, arguments, None).await
+        self.tool_as(self.tool_user(), script, arguments, None).await
     }
 
     /// As [`Machine::tool`], with bytes for standard input.
@@ -71,8 +76,18 @@ impl Machine {
         arguments: &[&str],
         stdin: Option<&[u8]>,
     ) -> Result<Vec<u8>, MachineError> {
+        self.tool_as(self.tool_user(), script, arguments, stdin).await
+    }
+
+    pub(super) async fn tool_as(
+        &self,
+        user: User,
+        script: &str,
+        arguments: &[&str],
+        stdin: Option<&[u8]>,
+    ) -> Result<Vec<u8>, MachineError> {
         let argv = ["/bin/sh", "-c", script, "tool"].into_iter().chain(arguments.iter().copied());
-        let command = Command { timeout: Some(TOOL_LIMIT), output_cap: TOOL_OUTPUT, ..Command::new(argv) };
+        let command = Command { user, timeout: Some(TOOL_LIMIT), output_cap: TOOL_OUTPUT, ..Command::new(argv) };
         let done = self.run(command, stdin).await?;
         match done.end {
             End::Exited(0) => Ok(done.stdout),

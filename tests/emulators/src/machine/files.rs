@@ -41,7 +41,8 @@ impl Machine {
         mut bytes: impl ByteStream<Item = Result<Bytes, E>> + Unpin + Send,
     ) -> Result<u64, MachineError> {
         let script = r#"umask 022; mkdir -p -- "$(dirname -- "$1")" && exec cat > "$1""#;
-        let command = Command { stdin: true, ..Command::new(["/bin/sh", "-c", script, "write", path]) };
+        let command =
+            Command { stdin: true, user: self.tool_user(), ..Command::new(["/bin/sh", "-c", script, "write", path]) };
         let running = self.start(command)?;
         let input = running.input();
         let send = async {
@@ -78,7 +79,7 @@ impl Machine {
         if self.tool(r#"test -f "$1""#, &[path]).await.is_err() {
             return Err(MachineError::NoFile(path.to_owned()));
         }
-        let command = Command { output_cap: usize::MAX, ..Command::new(["cat", "--", path]) };
+        let command = Command { output_cap: usize::MAX, user: self.tool_user(), ..Command::new(["cat", "--", path]) };
         let running = self.start(command)?;
         Ok(stream::unfold(running, |mut running| async move {
             loop {

@@ -9,10 +9,13 @@ use sandbox_bench_local::engine::{Base, Engine, EngineOptions, Limits, Network, 
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::{ImageFacts, ImageTable, Machine, MachineError};
+use super::{ImageFacts, ImageTable, Machine, MachineError, User};
 
 /// Where `/tmp` is kept in a saved machine: the engine leaves it out of snapshots, a vendor does not.
 const KEPT_TMP: &str = "/.emulator-tmp";
+
+/// How the ids of machines begin.
+const PREFIX: &str = "emulated-";
 
 /// How machines are made.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +95,10 @@ impl Machines {
         let scratch = options.state_dir.is_none().then(scratch).transpose()?;
         let state_dir = options.state_dir.or_else(|| scratch.as_ref().map(|dir| dir.path().to_owned()));
         let engine = Engine::open(state_dir.unwrap_or_default(), EngineOptions { helper: options.helper }).await?;
+        // What an emulator left that was killed.
+        for dead in engine.list()?.iter().filter(|listed| !listed.alive && listed.id.starts_with(PREFIX)) {
+            engine.destroy(&dead.id).await?;
+        }
         Ok(Machines {
             engine,
             images: options.images,
@@ -116,7 +123,7 @@ impl Machines {
             Source::Saved(saved) => (Base::Snapshot(saved.id.clone()), saved.facts.clone(), true),
         };
         facts.env.extend(spec.env);
-        let id = format!("emulated-{}", Uuid::new_v4().simple());
+        let id = format!("{PREFIX}{}", Uuid::new_v4().simple());
         let network = if self.host_network && !spec.offline { Network::Host } else { Network::Off };
         let mut config = SandboxConfig::new(&id, base);
         config.limits = spec.limits;
@@ -124,7 +131,7 @@ impl Machines {
         // Known before it exists, so that an interrupted creation is removed with the others.
         self.lock().machines.insert(id.clone());
         let sandbox = self.engine.create(config).await?;
-        let machine = Machine { sandbox, facts: Mutex::new(facts) };
+        let machine = Machine { sandbox, facts: Mutex::new(facts), tool_user: Mutex::default() };
         if tmp {
             let restore = format!("if [ -d {KEPT_TMP} ]; then cp -a {KEPT_TMP}/. /tmp && rm -rf {KEPT_TMP}; fi");
             machine.tool(&restore, &[]).await?;
@@ -151,11 +158,11 @@ impl Machines {
     /// The engine's.
     pub async fn save(&self, machine: &Machine) -> Result<Arc<Saved>, MachineError> {
         let keep = format!("rm -rf {KEPT_TMP} && mkdir -m 1777 {KEPT_TMP} && cp -a /tmp/. {KEPT_TMP}");
-        machine.tool(&keep, &[]).await?;
+        machine.tool_as(User::Root, &keep, &[], None).await?;
         let id = format!("saved-{}", Uuid::new_v4().simple());
         self.lock().saved.insert(id.clone());
         let snapshot = machine.sandbox.snapshot(&id, BTreeMap::new()).await?;
-        machine.tool(&format!("rm -rf {KEPT_TMP}"), &[]).await?;
+        machine.tool_as(User::Root, &format!("rm -rf {KEPT_TMP}"), &[], None).await?;
         Ok(Arc::new(Saved { id, facts: machine.facts(), size: snapshot.size }))
     }
 

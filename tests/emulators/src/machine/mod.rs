@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use sandbox_bench_local::engine::{EngineError, EngineSandbox};
 
-pub use sandbox_bench_local::engine::{Command, End, Event, Input, Limits, NotStarted, Outcome, Running, Stop, Stream};
+pub use sandbox_bench_local::engine::{
+    Command, End, Event, Input, Limits, NotStarted, Outcome, Running, Stop, Stream, User,
+};
 
 pub use self::commands::Done;
 pub use self::images::ImageTable;
@@ -65,6 +67,7 @@ pub struct ImageFacts {
 pub struct Machine {
     pub(crate) sandbox: EngineSandbox,
     facts: Mutex<ImageFacts>,
+    tool_user: Mutex<Option<String>>,
 }
 
 impl Machine {
@@ -83,6 +86,15 @@ impl Machine {
         change(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// As whom [`Machine::tool`] and the methods for files act; `None`, as at first, is root.
+    pub fn set_tool_user(&self, user: Option<String>) {
+        *self.tool_user.lock().unwrap_or_else(PoisonError::into_inner) = user;
+    }
+
+    fn tool_user(&self) -> User {
+        user(self.tool_user.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
     /// Ends every process in it and keeps its files.
     ///
     /// # Errors
@@ -91,8 +103,18 @@ impl Machine {
         Ok(self.sandbox.kill_all().await?)
     }
 
+    /// CPU time that it has used so far; `None` where no control group counts it.
+    pub fn cpu(&self) -> Option<Duration> {
+        self.sandbox.usage().cpu
+    }
+
     /// Whether its processes are gone for good.
     pub fn ended(&self) -> bool {
         self.sandbox.ended()
     }
+}
+
+/// A user by name; `None` is root.
+fn user(name: Option<String>) -> User {
+    name.map_or(User::Root, User::Name)
 }

@@ -140,13 +140,8 @@ async fn failing_builds_name_the_line_and_leave_nothing() {
 
 #[tokio::test]
 async fn nothing_is_left_in_the_state_directory() {
-    let scratch = tempfile::tempdir_in(std::env::var("TEST_STATE_DIR").unwrap_or("/var/tmp".into())).unwrap();
-    let options = sandbox_bench_emulators::machine::MachineOptions {
-        state_dir: Some(scratch.path().into()),
-        helper: Some(env!("CARGO_BIN_EXE_sandbox-emulator").into()),
-        ..Default::default()
-    };
-    let machines = sandbox_bench_emulators::Machines::open(options).await.unwrap();
+    let scratch = crate::common::scratch();
+    let machines = crate::common::machines_in(scratch.path()).await;
     let machine = machines.create(image("any")).await.unwrap();
     machines.save(&machine).await.unwrap();
     machine.start(machine.command(["sleep", "3000"])).unwrap();

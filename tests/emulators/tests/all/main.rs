@@ -1,6 +1,9 @@
 //! The emulators as clients see them.
 #![allow(clippy::unwrap_used)]
 
+mod binary;
 mod common;
+mod daytona;
 mod faults;
 mod machines;
+mod vercel;
