@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{Method, Request, StatusCode, header};
 use axum::routing::any;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::reply::{self, Reply};
 use super::world::{Api, RunKey, World};
@@ -32,13 +33,26 @@ async fn rest(State(world): State<Arc<World>>, request: Request<Body>) -> Reply 
     }
     let flags = request.extensions().get::<Flags>().cloned().unwrap_or_default();
     let created = (request.method() == Method::POST).then(|| project_of(request.uri().path())).flatten();
-    let answer = match &world.api {
-        Api::Memory(store) => platform::answer(&world, store, request, &flags).await,
+    let Some(project) = created else { return api(&world, request, &flags).await };
+    // In a task of its own: a client that goes away takes back neither the run nor its agent.
+    let (sender, receiver) = oneshot::channel();
+    let creating = Arc::clone(&world);
+    world.emulation.tasks.spawn(async move {
+        let answer = api(&creating, request, &flags).await;
+        let answer = match answer.status() {
+            StatusCode::CREATED => noticed(&creating, project, flags, answer).await,
+            _ => answer,
+        };
+        // The client may have gone away.
+        let _ = sender.send(answer);
+    });
+    receiver.await.unwrap_or_else(|_| reply::bad_gateway())
+}
+
+async fn api(world: &World, request: Request<Body>, flags: &Flags) -> Reply {
+    match &world.api {
+        Api::Memory(store) => platform::answer(world, store, request, flags).await,
         Api::Real(upstream) => upstream.forward(request).await,
-    };
-    match created {
-        Some(project) if answer.status() == StatusCode::CREATED => noticed(&world, project, flags, answer).await,
-        _ => answer,
     }
 }
 
