@@ -33,7 +33,11 @@ struct Agent {
 
 impl Agent {
     async fn walk(self) {
-        let Some(run) = self.until(|status| status == "queued", PATIENCE).await else { return };
+        let queued = |status: &str| status == "queued" || status == "stopping";
+        let Some(run) = self.until(queued, PATIENCE).await else { return };
+        if run["status"] == "stopping" {
+            return self.stop_when_asked(None, None).await;
+        }
         let compiled = run["content"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let Some(spec) = compiled.as_ref().and_then(PodSpec::of) else { return };
         if self.flags.has("stay-queued") {
