@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use sandbox_bench_core::Digest;
 use serde::{Deserialize, Serialize};
 
-/// Settings of the Polyaxon backend. All have a default, or are found where the official client finds them. The token is
-/// no setting: it comes from `POLYAXON_AUTH_TOKEN` or from what `polyaxon login` wrote.
+/// Settings of the Polyaxon backend. All have a default, or are found where the official client finds them. The token
+/// is no setting: it comes from `POLYAXON_AUTH_TOKEN` or from what `polyaxon login` wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolyaxonConfig {
@@ -17,9 +17,8 @@ pub struct PolyaxonConfig {
     /// Project of the sandboxes: `owner/project`, or `project` of the owner `default`. Default: the project that
     /// `polyaxon init` or `polyaxon project` remembers.
     pub project: Option<String>,
-    /// A component or operation (YAML or JSON) whose service every sandbox runs. It must set `plugins.sandbox: true`. Image,
-    /// resources, variables, directory and `termination.timeout` are set over it where a sandbox asks for them. Default: a
-    /// plain service.
+    /// A component or operation (YAML or JSON) whose service every sandbox runs. It must set `plugins.sandbox: true`.
+    /// Image, resources and `termination.timeout` are set over it. Default: a plain service.
     pub component: Option<PathBuf>,
     /// Queue, as `agent/queue` or `queue`. Default: the installation's.
     pub queue: Option<String>,
