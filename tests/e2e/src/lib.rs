@@ -4,6 +4,7 @@
 //! * [`World`]: a place of its own for each test, and the commands run there;
 //! * [`command`], [`processes`]: running them, with a bound on every wait;
 //! * [`task`]: small tasks that the tests write themselves;
+//! * [`gateway`]: a chat-completions server with a scripted model;
 //! * [`evidence`], [`recount`]: reading a run directory back, without the code that wrote it;
 //! * [`shown`]: texts as snapshots, with what differs from run to run taken out.
 #![allow(clippy::unwrap_used, reason = "a helper of tests: a surprise is a failed test")]
@@ -11,6 +12,7 @@
 pub mod command;
 pub mod docker;
 pub mod evidence;
+pub mod gateway;
 pub mod processes;
 pub mod recount;
 pub mod shown;
