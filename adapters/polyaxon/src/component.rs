@@ -1,7 +1,8 @@
 //! What a sandbox is to Polyaxon: an operation around a service component with `plugins.sandbox: true`.
 //!
 //! The whole operation is sent, as the official client does for a component file: the short forms of newer servers are
-//! unknown to older ones. Variables and the working directory are not part of it: the platform would resolve `{{ … }}` and
+//! unknown to older ones. Variables and the working directory are not part of it: the platform would resolve `{{ … }}`
+//! and
 //! `$( … )` in them. Each command gets them.
 
 use std::path::Path;

@@ -30,8 +30,8 @@ pub struct PolyaxonConfig {
     pub base_image: String,
     /// Commands that the base has, of those that environment recipes may need.
     pub base_commands: Vec<String>,
-    /// Images that the cluster's nodes hold already, with the fingerprint of the environment that each one is made from:
-    /// these are the warm artifacts.
+    /// Images that the cluster's nodes hold already, with the fingerprint of the environment that each one is made
+    /// from: these are the warm artifacts.
     pub prepulled: BTreeMap<String, Digest>,
     /// CPU architecture of the cluster's nodes, as `uname -m` prints it.
     pub architecture: String,

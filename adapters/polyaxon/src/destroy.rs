@@ -54,8 +54,8 @@ pub(crate) async fn end(api: &Api, call: &Call, run: &Run) -> Result<Destruction
     Ok(Destruction::Confirmed)
 }
 
-/// Asks for the end until the platform works on it, then waits for one of the final statuses. None once it is there, else
-/// what was seen last. A request that gets no answer does not use up the time of the others.
+/// Asks for the end until the platform works on it, then waits for one of the final statuses. None once it is there,
+/// else what was seen last. A request that gets no answer does not use up the time of the others.
 async fn stop(api: &Api, call: &Call, run: &Run) -> Result<Option<String>> {
     let id = &run.uuid;
     let mut pause = FIRST_PAUSE;

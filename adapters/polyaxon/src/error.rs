@@ -9,8 +9,8 @@ const QUOTED: usize = 3;
 
 /// The error of a request that was refused.
 ///
-/// The server answers a failure of its own to any method but GET with 405 and an empty body, as it does for a path that it
-/// does not have (seen with 2.18.0): that says nothing about what took effect.
+/// The server answers a failure of its own to any method but GET with 405 and an empty body, as it does for a path that
+/// it does not have (seen with 2.18.0): that says nothing about what took effect.
 pub(crate) fn refused(what: &str, effect: Effect, refusal: &Refusal) -> Error {
     let json = refusal.json();
     let message = json.as_ref().and_then(message).unwrap_or_else(|| refusal.text());
@@ -22,7 +22,8 @@ pub(crate) fn refused(what: &str, effect: Effect, refusal: &Refusal) -> Error {
     crate::settings::unknown_identity(refusal.error(what, kind, &message))
 }
 
-/// What a refusal says: `["…"]`, `{"detail": …}`, `{"error": {"code", "message"}}`, `{"message": …}` or `{field: ["…"]}`.
+/// What a refusal says: `["…"]`, `{"detail": …}`, `{"error": {"code", "message"}}`, `{"message": …}` or `{field:
+/// ["…"]}`.
 fn message(body: &Value) -> Option<String> {
     match body {
         Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),

@@ -1,7 +1,8 @@
 //! Running one command in a sandbox.
 //!
-//! The command runs under the wrapper of [`sandbox_bench_kit::guest`], with its output in files; so its own end is known
-//! even if a background process keeps its output open, every byte arrives as it was, and a lost connection loses nothing.
+//! The command runs under the wrapper of [`sandbox_bench_kit::guest`], with its output in files; so its own end is
+//! known even if a background process keeps its output open, every byte arrives as it was, and a lost connection loses
+//! nothing.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! How a sandbox of ours is known among all runs of the project.
 //!
-//! The correlation tag is in the run's name, its tags and its meta information. Only the last is asked for: the open-source
-//! server's tag filter finds nothing on SQLite, and names are not unique.
+//! The correlation tag is in the run's name, its tags and its meta information. Only the last is asked for: the
+//! open-source server's tag filter finds nothing on SQLite, and names are not unique.
 
 use std::collections::BTreeMap;
 

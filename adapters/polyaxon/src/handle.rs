@@ -1,5 +1,5 @@
-//! How the end of a running command is learnt: from an event stream, which tells it at once, or, for long commands, by asking
-//! about a command in the background, which outlives every connection.
+//! How the end of a running command is learnt: from an event stream, which tells it at once, or, for long commands, by
+//! asking about a command in the background, which outlives every connection.
 
 use std::future::pending;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The Polyaxon adapter: a sandbox is a service run with `plugins.sandbox: true`.
 //!
 //! [`connect`] finds host, token and project as the official client 2.18.0 does; the result fulfils
-//! [`sandbox_bench_core::Backend`]. Three parts of one origin are spoken to: the API (`/api/v1`: runs and their statuses)
-//! and the sandbox gateway (`/sandbox/v1`: commands and files in the run's main container). How the contract maps to them,
-//! and where it cannot, is in the crate's README.
+//! [`sandbox_bench_core::Backend`]. Three parts of one origin are spoken to: the API (`/api/v1`: runs and their
+//! statuses) and the sandbox gateway (`/sandbox/v1`: commands and files in the run's main container). How the contract
+//! maps to them, and where it cannot, is in the crate's README.
 
 mod api;
 mod backend;

@@ -1,5 +1,5 @@
-//! Where the installation is and who we are there, found as the official client 2.18.0 finds it: the environment wins over
-//! the files under `~/.polyaxon`.
+//! Where the installation is and who we are there, found as the official client 2.18.0 finds it: the environment wins
+//! over the files under `~/.polyaxon`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! What the API and the gateway send and take, as far as it is looked at; as the official client 2.18.0 and the open-source
-//! server 2.18.0 have it. Unknown fields are ignored, and nearly every field may be missing.
+//! What the API and the gateway send and take, as far as it is looked at; as the official client 2.18.0 and the
+//! open-source server 2.18.0 have it. Unknown fields are ignored, and nearly every field may be missing.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The Polyaxon adapter on bad days: each way of not starting, of getting no answer and of not ending has its typed outcome.
-//! Over the emulator with a fault script; without layers, so that nothing is repeated.
+//! The Polyaxon adapter on bad days: each way of not starting, of getting no answer and of not ending has its typed
+//! outcome. Over the emulator with a fault script; without layers, so that nothing is repeated.
 
 use std::future::Future;
 use std::process::ExitCode;

@@ -1,11 +1,12 @@
 //! Polyaxon 2.18: one origin with the API and the sandbox gateway.
 //!
-//! The gateway (`/sandbox/v1`) really executes. The API (`/api/v1`) is a small one in memory, or the real open-source server
-//! behind us ([`PolyaxonOptions::upstream`]), which has neither gateway nor cluster. In both cases an agent in the place of a
-//! cluster walks runs through their statuses, makes a machine when a container would start, and ends it when it has to.
+//! The gateway (`/sandbox/v1`) really executes. The API (`/api/v1`) is a small one in memory, or the real open-source
+//! server behind us ([`PolyaxonOptions::upstream`]), which has neither gateway nor cluster. In both cases an agent in
+//! the place of a cluster walks runs through their statuses, makes a machine when a container would start, and ends it
+//! when it has to.
 //!
-//! What nobody outside of the vendor can see is a guess here, and marked so: the daemon's limits and error codes, what it
-//! does when a client goes away (the command is killed), how it writes bytes that are no text (replaced).
+//! What nobody outside of the vendor can see is a guess here, and marked so: the daemon's limits and error codes, what
+//! it does when a client goes away (the command is killed), how it writes bytes that are no text (replaced).
 //!
 //! Flags that the fault script can set, on the request that they shall affect:
 //!

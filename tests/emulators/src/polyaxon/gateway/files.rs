@@ -119,7 +119,10 @@ pub(super) async fn write(asked: &Asked<'_>, headers: &HeaderMap, body: &[u8]) -
             return Err(Box::new(asked.mistake("content type must be application/octet-stream")));
         }
         let script = r#"umask 022; [ -d "$1" ] && exit 95
-            made=false; if [ ! -e "$1" ]; then [ "$3" = true ] || exit 94; [ -d "$(dirname -- "$1")" ] || exit 94; made=true; fi
+            made=false
+            if [ ! -e "$1" ]; then
+                [ "$3" = true ] || exit 94; [ -d "$(dirname -- "$1")" ] || exit 94; made=true
+            fi
             if [ "$4" = true ]; then cat >>"$1"; else cat >"$1"; fi || exit 1
             [ $made = false ] || chmod "$2" "$1"; echo $made"#;
         let arguments = [path, mode, if create { "true" } else { "false" }, if append { "true" } else { "false" }];
@@ -154,7 +157,9 @@ pub(super) async fn rm(asked: &Asked<'_>) -> Reply {
     let result = async {
         let (path, recursive) = (path(asked)?, flag(asked, "recursive", false)?);
         let script = r#"[ -e "$1" ] || [ -L "$1" ] || exit 94
-            if [ "$2" = true ]; then rm -rf -- "$1"; elif [ -d "$1" ]; then rmdir -- "$1" 2>/dev/null || exit 96; else rm -- "$1"; fi"#;
+            if [ "$2" = true ]; then rm -rf -- "$1"
+            elif [ -d "$1" ]; then rmdir -- "$1" 2>/dev/null || exit 96
+            else rm -- "$1"; fi"#;
         run(asked, script, (&[path, if recursive { "true" } else { "false" }], None)).await?;
         Ok(json!({ "path": path }))
     };
