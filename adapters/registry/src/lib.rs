@@ -24,6 +24,11 @@ pub const KNOWN: &[Known] = &[
         compiled: cfg!(all(feature = "local", target_os = "linux")),
     },
     Known { name: "docker", about: "Docker Engine or Podman, by its socket", compiled: cfg!(feature = "docker") },
+    Known {
+        name: "daytona",
+        about: "Daytona (v0); credentials by DAYTONA_API_KEY",
+        compiled: cfg!(feature = "daytona"),
+    },
 ];
 
 /// Connects to the backend `name`, as its table of the configuration says.
@@ -38,6 +43,8 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
         "local" => sandbox_bench_local::connect(parse(name, config)?).await,
         #[cfg(feature = "docker")]
         "docker" => sandbox_bench_docker::connect(&parse(name, config)?, call).await,
+        #[cfg(feature = "daytona")]
+        "daytona" => sandbox_bench_daytona::connect(&parse(name, config)?, call).await,
         _ => Err(missing(name)),
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! * [`World`]: a place of its own for each test, and the commands run there;
 //! * [`command`], [`processes`]: running them, with a bound on every wait;
+//! * [`Emulator`]: an emulated vendor for the backends that are services;
 //! * [`task`]: small tasks that the tests write themselves;
 //! * [`evidence`], [`recount`]: reading a run directory back, without the code that wrote it;
 //! * [`shown`]: texts as snapshots, with what differs from run to run taken out.
@@ -10,6 +11,7 @@
 
 pub mod command;
 pub mod docker;
+mod emulator;
 pub mod evidence;
 pub mod processes;
 pub mod recount;
@@ -18,6 +20,7 @@ pub mod task;
 mod world;
 
 pub use command::{Bench, Outcome, Running};
+pub use emulator::Emulator;
 pub use evidence::RunDir;
 pub use task::Task;
 pub use world::World;

@@ -56,6 +56,31 @@ pub fn write_inputs<W: io::Write>(builder: &mut tar::Builder<W>, inputs: &[Input
     })
 }
 
+/// How long the archive of these inputs is, in bytes. Reads all of them.
+///
+/// # Errors
+/// As [`write_inputs`].
+pub fn inputs_size(inputs: &[Input]) -> Result<u64> {
+    let mut builder = tar::Builder::new(Count(0));
+    write_inputs(&mut builder, inputs)?;
+    let end = |e: io::Error| Error::invalid("cannot end the archive").because(e);
+    builder.into_inner().map(|Count(bytes)| bytes).map_err(end)
+}
+
+/// Counts bytes and forgets them.
+struct Count(u64);
+
+impl io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Copies all members of the archive `source` to below `to`. Members may be files, directories and links only, and
 /// none may lie outside. The archive's own root is left out, because its mode would be put on a directory that may be
 /// there already, such as `/tmp`; it is sent only when there is nothing else.
@@ -207,6 +232,21 @@ mod tests {
         }
         assert!(below(Path::new("srv"), Path::new("../x")).is_err());
         assert!(below(Path::new("srv"), Path::new("/x")).is_err());
+    }
+
+    #[test]
+    fn the_size_is_known_before_anything_is_sent() {
+        use sandbox_bench_core::Stage;
+        let inputs = [
+            Input::bytes("a", "/srv/a", Stage::Setup, 0o644, vec![1; 1000]),
+            Input::bytes("b", &format!("/srv/{}", "long/".repeat(40)), Stage::Setup, 0o644, ""),
+        ];
+        let mut builder = tar::Builder::new(Vec::new());
+        write_inputs(&mut builder, &inputs).unwrap();
+        let bytes = builder.into_inner().unwrap();
+        assert_eq!(inputs_size(&inputs).unwrap(), bytes.len() as u64);
+        let bad = Input::bytes("c", "relative", Stage::Setup, 0o644, "");
+        assert_eq!(*inputs_size(&[bad]).unwrap_err().kind(), ErrorKind::InvalidRequest);
     }
 
     #[test]

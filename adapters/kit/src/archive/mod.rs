@@ -8,6 +8,6 @@ mod stream;
 
 #[cfg(feature = "context")]
 pub use context::write_context;
-pub use inputs::{relative, write_inputs};
+pub use inputs::{inputs_size, relative, write_inputs};
 pub use receive::receive;
 pub use stream::{Chunks, TarTask, append, header, tar};

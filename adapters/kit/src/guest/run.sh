@@ -6,7 +6,7 @@
 #   FRAME  random text of the frame marks
 #   MARK   soft file-size limit, in blocks of the shell, far beyond any real file; children inherit it, and kill.sh
 #          knows them by it
-#   WATCH  1: tell whether the processes of the sandbox are the same after the command as before it
+#   WATCH  1: tell whether the sandbox has no process after the command that it did not have before
 #
 # Opening mark on each stream: RS FRAME '<' [PID MARKED] RS LF; closing mark: RS FRAME '>' [facts] RS LF, facts on stderr.
 # The line ends are for backends that pass output on line by line.
@@ -15,6 +15,12 @@ shift 3
 exec 3>&2 2>/dev/null
 
 processes() { pids=$*; }
+
+nothing_new() {
+    for pid in $pids; do
+        case " $before " in *" $pid "*) ;; *) return 1 ;; esac
+    done
+}
 
 memory_kills() {
     kills=
@@ -60,7 +66,7 @@ code=$?
 read -r end rest </proc/uptime
 memory_kills
 usage
-[ "$watch" = 1 ] && processes /proc/[0-9]* && [ "$pids" = "$before" ] && same=1
+[ "$watch" = 1 ] && processes /proc/[0-9]* && nothing_new && same=1
 printf '\036%s>\036\n' "$frame"
 printf '\036%s>code=%s start=%s end=%s kills=%s/%s peak=%s cpu_us=%s cpu_ns=%s same=%s\036\n' "$frame" "$code" \
     "$start" "$end" "$kills_before" "$kills" "$peak" "$cpu_us" "$cpu_ns" "$same" >&3

@@ -36,7 +36,7 @@ pub struct Closed {
     pub guest_time: Option<Duration>,
     /// Whether the sandbox's memory limit killed a process meanwhile; none if the sandbox does not say.
     pub out_of_memory: Option<bool>,
-    /// Whether the processes of the sandbox are the same as before the command.
+    /// Whether the sandbox has no process that it did not have before the command. False if nobody watched.
     pub nothing_left: bool,
     /// What the sandbox has used so far.
     pub usage: Usage,

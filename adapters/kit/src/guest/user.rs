@@ -22,11 +22,12 @@ pub fn as_user(user: &str, variables: &BTreeMap<String, String>, argv: Vec<Strin
 }
 
 /// The error in `text` that [`as_user`] left instead of the output of its command, if it did: `NotFound` for an unknown
-/// user, `Unsupported` if nothing in the sandbox can become another user. `what` begins the message.
+/// user, `Unsupported` if nothing in the sandbox can become another user. `what` begins the message. An adapter's own
+/// script may speak in the same way (`sandbox-bench: no such directory: …`).
 #[must_use]
 pub fn not_become(what: &str, text: &str) -> Option<Error> {
     let said = text.lines().find_map(|line| line.strip_prefix(VOICE))?;
-    let kind = if said.starts_with("no such user") { ErrorKind::NotFound } else { ErrorKind::Unsupported };
+    let kind = if said.starts_with("no such ") { ErrorKind::NotFound } else { ErrorKind::Unsupported };
     Some(Error::new(kind, format!("{what}: {said}")))
 }
 

@@ -25,12 +25,21 @@ impl Wrapped {
     /// # Errors
     /// As [`check`].
     pub fn new(spec: &ExecSpec) -> Result<Self> {
+        Self::watching(spec, !spec.keep_background)
+    }
+
+    /// As [`Wrapped::new`]; `watch`: whether to tell if the command left processes behind
+    /// ([`super::Closed::nothing_left`]).
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub fn watching(spec: &ExecSpec, watch: bool) -> Result<Self> {
         check(spec)?;
         let id = uuid::Uuid::now_v7();
         let [a, b, c, d, ..] = id.as_u128().to_le_bytes();
         let mark = Mark::new(u32::from_le_bytes([a, b, c, d]));
         let frame = id.simple().to_string();
-        let watch = if spec.keep_background { "0" } else { "1" };
+        let watch = if watch { "1" } else { "0" };
         let blocks = mark.blocks.to_string();
         let wrapper = ["/bin/sh", "-c", SCRIPT, "sh", &frame, &blocks, watch].into_iter().map(str::to_owned);
         let argv = wrapper.chain(spec.argv.iter().cloned()).collect();

@@ -45,7 +45,7 @@ pub async fn the_facts_of_a_new_sandbox_are_true(h: &Harness) -> Check {
 }
 
 pub async fn granted_resources_are_told(h: &Harness) -> Check {
-    let asked = Resources { cpus: Some(1.0), memory_mb: Some(256), ..Resources::default() };
+    let asked = Resources { cpus: Some(1.0), memory_mb: Some(1024), ..Resources::default() };
     let created = h.create(&SandboxSpec { resources: asked.clone(), ..h.spec() }).await?;
     h.sh(&created.sandbox, "i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done").await?;
     let observed = created.sandbox.observe(&h.call()).await?;

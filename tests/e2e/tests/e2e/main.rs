@@ -3,6 +3,7 @@
 
 mod compare;
 mod dataset;
+mod daytona;
 mod disk;
 mod docker;
 mod gold;

@@ -59,7 +59,18 @@ impl Storage {
         self.lock().whole.get(&format!("{organization}/{hash}/context.tar")).map(|context| context.to_vec())
     }
 
-    fn signed(&self, headers: &HeaderMap) -> bool {
+    /// By headers, or by the query of an address that was signed beforehand.
+    fn signed(&self, headers: &HeaderMap, query: &BTreeMap<String, String>) -> bool {
+        let part = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
+        let others = ["X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature"];
+        let presigned = part("X-Amz-Algorithm") == "AWS4-HMAC-SHA256"
+            && part("X-Amz-Credential").starts_with(&format!("{}/", self.keys.access))
+            && part("X-Amz-Security-Token") == self.keys.session
+            && others.iter().all(|name| query.contains_key(*name));
+        presigned || self.signed_by_headers(headers)
+    }
+
+    fn signed_by_headers(&self, headers: &HeaderMap) -> bool {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let credential = format!("AWS4-HMAC-SHA256 Credential={}/", self.keys.access);
         let authorization = text(header::AUTHORIZATION.as_str());
@@ -87,7 +98,7 @@ async fn object(
 ) -> Response {
     let (storage, method) = (&daytona.storage, request.method().clone());
     let what = format!("{method} {}", request.uri().path());
-    if !storage.signed(request.headers()) {
+    if !storage.signed(request.headers(), &query) {
         daytona.emulation.violations.record(what, "not signed with the credentials of push-access");
         return error(StatusCode::FORBIDDEN, "SignatureDoesNotMatch");
     }
