@@ -1,7 +1,8 @@
 //! The context that every contract call carries: deadline, cancellation, correlation, grants, and a meter.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -82,6 +83,7 @@ pub struct Meter {
     bytes_up: AtomicU64,
     bytes_down: AtomicU64,
     retries: AtomicU64,
+    cost: Mutex<BTreeMap<String, String>>,
 }
 
 impl Meter {
@@ -103,6 +105,18 @@ impl Meter {
     /// An operation was repeated.
     pub fn retried(&self) {
         self.retries.fetch_add(1, Relaxed);
+    }
+
+    /// A fact that bears on cost, by name, as the backend reports it. Some tell it only when something has ended, in the
+    /// answer to [`crate::Backend::destroy`].
+    pub fn cost_fact(&self, name: &str, value: impl Into<String>) {
+        self.cost.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value.into());
+    }
+
+    /// The facts that bear on cost, as far as they were told.
+    #[must_use]
+    pub fn cost_facts(&self) -> BTreeMap<String, String> {
+        self.cost.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The counts so far.

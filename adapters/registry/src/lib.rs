@@ -29,6 +29,7 @@ pub const KNOWN: &[Known] = &[
         about: "Daytona (v0); credentials by DAYTONA_API_KEY",
         compiled: cfg!(feature = "daytona"),
     },
+    Known { name: "vercel", about: "Vercel Sandbox, microVMs by its API", compiled: cfg!(feature = "vercel") },
 ];
 
 /// Connects to the backend `name`, as its table of the configuration says.
@@ -45,6 +46,8 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
         "docker" => sandbox_bench_docker::connect(&parse(name, config)?, call).await,
         #[cfg(feature = "daytona")]
         "daytona" => sandbox_bench_daytona::connect(&parse(name, config)?, call).await,
+        #[cfg(feature = "vercel")]
+        "vercel" => sandbox_bench_vercel::connect(&parse(name, config)?),
         _ => Err(missing(name)),
     }
 }

@@ -1,11 +1,12 @@
 //! One attempt: opens or borrows a sandbox, has the work done, takes down, and writes the record.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use sandbox_bench_core::evidence::{Attempt, Cleanup, EnvironmentRecord, EnvironmentWay, Failure, SCHEMA_VERSION};
-use sandbox_bench_core::{FailureClass, Phase, Sandbox};
+use sandbox_bench_core::{FailureClass, Observation, Phase, Sandbox};
 
 use super::context::{Calls, Context, Start, Trial};
 use super::freshness::Expected;
@@ -78,7 +79,7 @@ pub async fn attempt(context: &Context, trial: &Trial) -> io::Result<Attempt> {
         resolution_us: state.resolution.map(super::recorder::micros),
         requested: trial.task.resources.clone(),
         network: trial.network(),
-        observation: found.observation,
+        observation: with_cost(found.observation, calls.cost_facts()),
         solver: found.solver,
         verifier: found.verifier,
         verdict: found.verdict,
@@ -131,6 +132,16 @@ async fn in_session(work: &Work<'_>, session: &mut Session, found: &mut Findings
     *session = Session::Closed;
     let cleanup = open::end(work.context, work.calls, &work.trial.backend, sandbox.reference()).await;
     (outcome, cleanup)
+}
+
+/// What was observed while the sandbox ran, and what its backend told about cost when it ended.
+fn with_cost(seen: Option<Observation>, told: BTreeMap<String, String>) -> Option<Observation> {
+    if told.is_empty() {
+        return seen;
+    }
+    let mut seen = seen.unwrap_or_default();
+    seen.cost_evidence.extend(told);
+    Some(seen)
 }
 
 fn environment(trial: &Trial, found: &Findings) -> Option<EnvironmentRecord> {

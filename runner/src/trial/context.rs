@@ -166,6 +166,12 @@ impl Calls {
         Call { grants: Arc::new(grants), ..self.call(stage, TRANSFER_LIMIT) }
     }
 
+    /// Facts that bear on cost and that the backend told by the way, such as at the end of a sandbox.
+    #[must_use]
+    pub fn cost_facts(&self) -> BTreeMap<String, String> {
+        self.base.meter.cost_facts()
+    }
+
     /// What all operations together cost so far.
     #[must_use]
     pub fn meter(&self) -> MeterReading {

@@ -74,7 +74,7 @@ impl Bench {
             .env("HOME", directory)
             .env("XDG_CACHE_HOME", directory.join("cache"))
             .env("XDG_STATE_HOME", directory.join("state"));
-        for variable in ["LOCAL_SNAPSHOT", "DOCKER_SNAPSHOT", "RUST_LOG"] {
+        for variable in ["LOCAL_SNAPSHOT", "DOCKER_SNAPSHOT", "VERCEL_SNAPSHOT_ID", "RUST_LOG"] {
             command.env_remove(variable);
         }
         Self { line: line.to_owned(), command, unread: false }

@@ -10,4 +10,4 @@ mod stream;
 pub use context::write_context;
 pub use inputs::{inputs_size, relative, write_inputs};
 pub use receive::receive;
-pub use stream::{Chunks, TarTask, append, header, tar};
+pub use stream::{Chunks, TarTask, append, header, stream, tar};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::Stream;
 use sandbox_bench_core::{Error, Meter, Result};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -33,23 +33,37 @@ pub fn tar(
     meter: Arc<Meter>,
     write: impl FnOnce(&mut tar::Builder<Chunks>) -> Result<()> + Send + 'static,
 ) -> (TarTask, impl Stream<Item = io::Result<Bytes>> + Send + 'static) {
+    stream(meter, move |chunks| {
+        let mut builder = tar::Builder::new(chunks);
+        write(&mut builder)?;
+        builder.into_inner().map_err(end)
+    })
+}
+
+/// As [`tar`], for an archive that is wrapped in something, such as a compression: `write` puts that around the chunks,
+/// and returns them when all is written.
+pub fn stream(
+    meter: Arc<Meter>,
+    write: impl FnOnce(Chunks) -> Result<Chunks> + Send + 'static,
+) -> (TarTask, impl Stream<Item = io::Result<Bytes>> + Send + 'static) {
     let (sender, receiver) = mpsc::channel(CHUNKS);
     let state = Arc::<State>::default();
     let chunks = Chunks { sender: sender.clone(), state: state.clone(), meter, buffer: Vec::with_capacity(CHUNK) };
     let thread = tokio::task::spawn_blocking(move || {
-        let mut builder = tar::Builder::new(chunks);
-        let written = write(&mut builder).and_then(|()| {
-            let end = |e: io::Error| Error::invalid("cannot end the archive").because(e);
-            builder.into_inner().and_then(|mut chunks| chunks.flush()).map_err(end)
-        });
+        let written = write(chunks).and_then(|mut chunks| chunks.flush().map_err(end));
         if let Err(error) = &written {
             // The receiver may be gone, which is as good.
             let _ = sender.blocking_send(Err(io::Error::other(error.to_string())));
         }
         written
     });
-    let stream = stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+    let stream =
+        futures_util::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
     (TarTask { thread, state }, stream)
+}
+
+fn end(error: io::Error) -> Error {
+    Error::invalid("cannot end the archive").because(error)
 }
 
 impl TarTask {

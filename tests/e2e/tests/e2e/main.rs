@@ -17,4 +17,5 @@ mod prewarm;
 mod solver;
 mod unavailable;
 mod usage;
+mod vercel;
 mod verdict;
