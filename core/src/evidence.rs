@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::{AgentRecord, ReplayRecord};
 use crate::artifact::Artifact;
 use crate::backend::{BackendInfo, CacheUse, Destruction};
 use crate::call::MeterReading;
@@ -54,6 +55,9 @@ pub struct Manifest {
     pub trials: u64,
     /// Names (never values) of host variables forwarded into sandboxes.
     pub forwarded_env: Vec<String>,
+    /// Base URL of the gateway that the models are behind, without credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_gateway: Option<String>,
 }
 
 /// The machine that ran the harness.
@@ -101,6 +105,15 @@ pub struct PlanSettings {
     pub max_attempts: u32,
     /// Stop after this many accepted trials.
     pub stop_after_passes: Option<u64>,
+    /// Models, a dimension of the matrix. Empty where the solver is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
+    /// Start no more trials once the models have cost so many US dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_budget_usd: Option<f64>,
+    /// Digest of the script that installed the solver's own tools into the environments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub solver_setup: Option<Digest>,
 }
 
 /// Identifies a trial of a plan.
@@ -116,6 +129,9 @@ pub struct TrialKey {
     pub task: String,
     /// Replicate, from 1.
     pub replicate: u32,
+    /// The model that does the task, where models are a dimension of the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// How the environment of a trial was made.
@@ -236,6 +252,12 @@ pub struct Attempt {
     /// How the solver's command ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver: Option<Completion>,
+    /// What the model did, if the solver is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentRecord>,
+    /// How the repetition of a recording went, if the solver is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayRecord>,
     /// How the verifier's command ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verifier: Option<Completion>,

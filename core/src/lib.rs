@@ -8,6 +8,7 @@
 //!   backend, so that an adapter contains none of them.
 //! * **Evidence types** ([`evidence`]): what a run writes down, versioned, with JSON Schemas.
 
+pub mod agent;
 pub mod artifact;
 pub mod backend;
 pub mod call;
@@ -26,6 +27,7 @@ pub mod sandbox;
 pub mod tag;
 pub mod verdict;
 
+pub use agent::{AgentEnd, AgentRecord, Divergence, ReplayRecord, Spend, TokenCounts};
 pub use artifact::{Artifact, ArtifactSpec};
 pub use backend::{
     Backend, BackendInfo, CacheUse, CreateFacts, Created, Destruction, Found, Preflight, SandboxSpec, SandboxState,

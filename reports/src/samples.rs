@@ -64,9 +64,13 @@ pub(crate) fn manifest(conditions: &[Condition], tasks: u64) -> Manifest {
             backend_concurrency: BTreeMap::new(),
             max_attempts: 2,
             stop_after_passes: None,
+            models: Vec::new(),
+            model_budget_usd: None,
+            solver_setup: None,
         },
         trials: 2 * conditions.len() as u64 * tasks,
         forwarded_env: Vec::new(),
+        model_gateway: None,
     }
 }
 
@@ -93,6 +97,7 @@ pub(crate) fn attempt(backend: &str, condition: Condition, number: u64) -> Attem
             dataset: "smoke".into(),
             task: format!("task-{number}"),
             replicate: 1,
+            model: None,
         },
         attempt: 1,
         last: true,
@@ -122,6 +127,8 @@ pub(crate) fn attempt(backend: &str, condition: Condition, number: u64) -> Attem
         network: NetworkPolicy::NoNetwork,
         observation: Some(Observation { cpu_us: Some(900_000), ..Observation::default() }),
         solver: None,
+        agent: None,
+        replay: None,
         verifier: None,
         verdict: Some(verdict(Decision::Accepted)),
         failure: None,

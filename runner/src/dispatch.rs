@@ -38,6 +38,8 @@ pub struct Work {
     pub max_attempts: u32,
     /// Stop after this many accepted trials.
     pub stop_after_passes: Option<u64>,
+    /// Stop once the models have cost so many US dollars.
+    pub model_budget_usd: Option<f64>,
 }
 
 /// A trial that waits for its turn.
@@ -59,6 +61,7 @@ struct Dispatcher<'a> {
     sessions: HashMap<SessionKey, Arc<Mutex<Session>>>,
     busy: HashSet<SessionKey>,
     passes: u64,
+    spent_usd: f64,
     jobs: JoinSet<io::Result<Finished>>,
 }
 
@@ -89,6 +92,7 @@ pub async fn run(context: Arc<Context>, work: &Work, progress: &Progress) -> io:
         sessions: HashMap::new(),
         busy: HashSet::new(),
         passes: 0,
+        spent_usd: 0.0,
         jobs: JoinSet::new(),
     };
     let result = dispatcher.run_all().await;
@@ -126,7 +130,8 @@ impl Dispatcher<'_> {
 
     fn stopping(&self) -> bool {
         let enough = self.work.stop_after_passes.is_some_and(|wanted| self.passes >= wanted);
-        enough || self.context.interrupt.is_cancelled()
+        let spent = self.work.model_budget_usd.is_some_and(|budget| self.spent_usd >= budget);
+        enough || spent || self.context.interrupt.is_cancelled()
     }
 
     /// The earliest trial, in plan order, that has a free slot and whose session is not in use.
@@ -226,6 +231,7 @@ impl Dispatcher<'_> {
         attempt.last = !again;
         self.context.journal.commit(Event::AttemptFinished { attempt: Box::new(attempt.clone()) }).await?;
         self.passes += u64::from(attempt.accepted());
+        self.spent_usd += attempt.agent.as_ref().and_then(|agent| agent.spend.usd()).unwrap_or(0.0);
         self.progress.finished(&attempt);
         if again {
             let queue = self.queues.entry(waiting.key.backend.clone()).or_default();
@@ -274,6 +280,8 @@ fn not_run(run: &str, waiting: &Waiting, tag: Tag, task_digest: Digest, failure:
         network: NetworkPolicy::NoNetwork,
         observation: None,
         solver: None,
+        agent: None,
+        replay: None,
         verifier: None,
         verdict: None,
         failure: Some(failure),

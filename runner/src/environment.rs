@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use sandbox_bench_core::digest::Hasher;
 use sandbox_bench_core::evidence::EnvironmentWay;
 use sandbox_bench_core::{BackendInfo, Capabilities, Digest, NetworkPolicy, Requirement, Source};
@@ -33,6 +34,24 @@ pub struct Setup {
     pub workdir: Option<String>,
     /// User of solver and verifier when the task names none; none means the image's own.
     pub user: Option<String>,
+    /// A script of the user's that installs the solver's tools, run as root when all else is there.
+    pub install: Option<Bytes>,
+}
+
+impl Setup {
+    /// The same with a script that installs the solver's tools. It is part of the environment: another script, another warm
+    /// artifact.
+    #[must_use]
+    pub fn installing(mut self, script: Option<&Bytes>) -> Self {
+        if let Some(script) = script {
+            let mut hasher = Hasher::default();
+            hasher.update(self.fingerprint.to_string().as_bytes());
+            hasher.update(Digest::of(script).to_string().as_bytes());
+            self.fingerprint = hasher.finish();
+            self.install = Some(script.clone());
+        }
+        self
+    }
 }
 
 /// The ways for `task` on `backend`, best first; there is at least one.
@@ -128,6 +147,7 @@ fn plain(way: EnvironmentWay, source: Source, asked: String) -> Setup {
         env: BTreeMap::new(),
         workdir: None,
         user: None,
+        install: None,
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! * `plan`, `planned`, `environment`, `ways`: what is to be run, and how, decided before anything is spent;
 //! * `warm`, `dispatch`, `trial`: running it;
+//! * `solver`, `agent`, `recording`: what does the tasks;
 //! * `journal`, `outputs`: what is written down;
 //! * `progress`: what a person sees meanwhile.
 
+mod agent;
 pub mod cli;
 mod config;
 mod connect;
@@ -20,6 +22,7 @@ mod plan;
 mod planned;
 mod progress;
 mod reap;
+mod recording;
 mod run;
 mod say;
 mod solver;

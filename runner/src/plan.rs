@@ -1,4 +1,4 @@
-//! The plan: the expanded matrix backend × condition × task × replicate, in an order that is fair and repeatable.
+//! The plan: the expanded matrix backend × condition × model × task × replicate, in an order that is fair and repeatable.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -53,28 +53,53 @@ pub struct TaskName {
     pub task: String,
 }
 
+/// What a plan is expanded from.
+#[derive(Debug, Clone, Copy)]
+pub struct Matrix<'a> {
+    /// Backend names.
+    pub backends: &'a [String],
+    /// Conditions.
+    pub conditions: &'a [Condition],
+    /// Models; empty where the solver is none.
+    pub models: &'a [String],
+    /// Tasks.
+    pub tasks: &'a [TaskName],
+    /// Trials of each task in each cell.
+    pub replicates: u32,
+}
+
+/// One combination of backend, condition and model.
+type Cell<'a> = (&'a String, Condition, Option<&'a String>);
+
+impl Matrix<'_> {
+    fn cells(&self) -> Vec<Cell<'_>> {
+        let models: Vec<Option<&String>> =
+            if self.models.is_empty() { vec![None] } else { self.models.iter().map(Some).collect() };
+        let mut cells = Vec::new();
+        for backend in self.backends {
+            for condition in self.conditions {
+                cells.extend(models.iter().map(|model| (backend, *condition, *model)));
+            }
+        }
+        cells
+    }
+}
+
 /// Expands the matrix. Replicate 1 of every cell comes before replicate 2 of any, in every order but `Random`.
 #[must_use]
-pub fn expand(
-    backends: &[String],
-    conditions: &[Condition],
-    tasks: &[TaskName],
-    replicates: u32,
-    order: Order,
-    seed: u64,
-) -> Vec<TrialKey> {
+pub fn expand(matrix: &Matrix<'_>, order: Order, seed: u64) -> Vec<TrialKey> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let cells: Vec<(&String, Condition)> =
-        backends.iter().flat_map(|backend| conditions.iter().map(move |condition| (backend, *condition))).collect();
-    let key = |(backend, condition): (&String, Condition), name: &TaskName, replicate| TrialKey {
+    let (cells, tasks) = (matrix.cells(), matrix.tasks);
+    let key = |(backend, condition, model): Cell<'_>, name: &TaskName, replicate| TrialKey {
         backend: backend.clone(),
         condition,
         dataset: name.dataset.clone(),
         task: name.task.clone(),
         replicate,
+        model: model.cloned(),
     };
-    let mut trials = Vec::with_capacity(cells.len() * tasks.len() * replicates as usize);
-    for replicate in 1..=replicates {
+    let mut trials = Vec::with_capacity(cells.len() * tasks.len() * matrix.replicates as usize);
+    for replicate in 1..=matrix.replicates {
         match order {
             Order::Sequential | Order::Random => {
                 trials.extend(cells.iter().flat_map(|cell| tasks.iter().map(move |task| key(*cell, task, replicate))));
@@ -96,14 +121,14 @@ pub fn expand(
     trials
 }
 
-/// Counts trials by backend and condition, for display.
+/// Counts trials by backend, for display.
 #[must_use]
-pub fn cells(trials: &[TrialKey]) -> BTreeMap<(String, Condition), usize> {
-    let mut cells = BTreeMap::new();
+pub fn by_backend(trials: &[TrialKey]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
     for trial in trials {
-        *cells.entry((trial.backend.clone(), trial.condition)).or_default() += 1;
+        *counts.entry(trial.backend.clone()).or_default() += 1;
     }
-    cells
+    counts
 }
 
 #[cfg(test)]
@@ -113,13 +138,17 @@ mod tests {
 
     fn plan(order: Order, seed: u64) -> Vec<TrialKey> {
         let tasks: Vec<TaskName> = (0..5).map(|n| TaskName { dataset: "d".into(), task: format!("t{n}") }).collect();
-        expand(&["a".into(), "b".into()], &[Condition::Cold, Condition::Warm], &tasks, 3, order, seed)
+        let (backends, conditions) = (["a".into(), "b".into()], [Condition::Cold, Condition::Warm]);
+        let models = ["m".into(), "n".into()];
+        let matrix =
+            Matrix { backends: &backends, conditions: &conditions, models: &models, tasks: &tasks, replicates: 3 };
+        expand(&matrix, order, seed)
     }
 
     #[test]
     fn every_order_holds_every_trial_exactly_once() {
         let all: BTreeSet<TrialKey> = plan(Order::Sequential, 0).into_iter().collect();
-        assert_eq!(all.len(), 2 * 2 * 5 * 3);
+        assert_eq!(all.len(), 2 * 2 * 2 * 5 * 3);
         for order in [Order::Interleaved, Order::Random, Order::Sequential] {
             let trials = plan(order, 7);
             assert_eq!(trials.len(), all.len());
@@ -135,7 +164,7 @@ mod tests {
 
     #[test]
     fn interleaving_puts_all_cells_of_a_task_side_by_side() {
-        for group in plan(Order::Interleaved, 3).chunks(4) {
+        for group in plan(Order::Interleaved, 3).chunks(8) {
             let tasks: BTreeSet<_> = group.iter().map(|t| (&t.task, t.replicate)).collect();
             assert_eq!(tasks.len(), 1);
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sandbox_bench_core::evidence::Failure;
 use sandbox_bench_core::{Backend, Digest};
 use sandbox_bench_datasets::task::Task;
@@ -37,13 +38,15 @@ impl PlannedTask {
         entry: TaskEntry,
         backends: &BTreeMap<String, Arc<dyn Backend>>,
         solver: &Solver,
+        install: Option<&Bytes>,
     ) -> Result<Self, Problem> {
         let task = dataset.load(&entry)?;
         let ways = backends
             .iter()
             .map(|(name, backend)| {
-                let ways = solvable(&task, solver).and_then(|()| environment::choose(&task, backend.info()));
-                (name.clone(), ways.map(|ways| ways.into_iter().map(Arc::new).collect()))
+                let ways = solvable(dataset.name(), &task, solver, backend.as_ref())
+                    .and_then(|()| environment::choose(&task, backend.info()));
+                (name.clone(), ways.map(|ways| ways.into_iter().map(|way| Arc::new(way.installing(install))).collect()))
             })
             .collect();
         let name = TaskName { dataset: dataset.name().to_owned(), task: task.id.clone() };
@@ -75,10 +78,21 @@ impl PlannedTask {
     }
 }
 
-/// The reference solution can only be run where there is one.
-fn solvable(task: &Task, solver: &Solver) -> Result<(), String> {
-    if *solver == Solver::Gold && task.solution.is_none() {
-        return Err(format!("task {}: has no reference solution for the solver gold", task.id));
+/// Whether the solver can do anything about the task on that backend: a reference solution or a recording can only be run
+/// where there is one, and a model writes files through stdin.
+fn solvable(dataset: &str, task: &Task, solver: &Solver, backend: &dyn Backend) -> Result<(), String> {
+    let id = &task.id;
+    match solver {
+        Solver::Gold if task.solution.is_none() => {
+            Err(format!("task {id}: has no reference solution for the solver gold"))
+        }
+        Solver::Replay(replay) if replay.steps(dataset, id).is_none() => {
+            Err(format!("task {id}: the recording {} has no steps for it", replay.name))
+        }
+        Solver::Agent(_) if !backend.info().capabilities.stdin => Err(format!(
+            "task {id} on {}: commands take no stdin there, through which the agent writes files",
+            backend.info().name
+        )),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -95,9 +95,10 @@ impl Progress {
             lane.show();
         }
         drop(state);
-        let TrialKey { backend, condition, task, .. } = &attempt.trial;
+        let TrialKey { backend, condition, task, model, .. } = &attempt.trial;
         let width = total.to_string().len();
-        let place = format!("[{done:>width$}/{total}] {backend} {condition} {}", printable(task));
+        let model = model.as_ref().map(|model| format!(" {}", printable(model))).unwrap_or_default();
+        let place = format!("[{done:>width$}/{total}] {backend} {condition}{model} {}", printable(task));
         match &attempt.failure {
             None if self.shared.lines => self.say(&format!("{place}: accepted in {}", seconds(attempt.total_us))),
             None => {}

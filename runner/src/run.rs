@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
+use bytes::Bytes;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use jiff::Timestamp;
 use sandbox_bench_core::digest::Hasher;
 use sandbox_bench_core::evidence::{DatasetRecord, Event, Manifest, PlanSettings, SCHEMA_VERSION, TrialKey};
-use sandbox_bench_core::{Backend, Condition};
+use sandbox_bench_core::{Backend, Condition, Digest};
 use sandbox_bench_datasets::{Dataset, Format, OpenOptions};
 use sandbox_bench_reports::{cost::RateCard, derived, files, summary::Summary};
 use secrecy::{ExposeSecret, SecretString};
@@ -23,7 +24,7 @@ use crate::host;
 use crate::journal::Journal;
 use crate::outputs::{OutputStore, Secrets};
 use crate::pack::PackCache;
-use crate::plan::{self, Order, TaskName};
+use crate::plan::{self, Matrix, Order, TaskName};
 use crate::planned::PlannedTask;
 use crate::progress::Progress;
 use crate::solver::Solver;
@@ -44,6 +45,8 @@ pub struct TaskSelection {
     pub include: Vec<String>,
     /// At most so many tasks of each data set.
     pub limit: Option<usize>,
+    /// A script that installs the solver's tools into each environment.
+    pub install: Option<Bytes>,
 }
 
 /// What is asked of a run.
@@ -57,6 +60,8 @@ pub struct Request {
     pub conditions: Vec<Condition>,
     /// The solver.
     pub solver: Solver,
+    /// Models, a dimension of the plan; empty where the solver is none.
+    pub models: Vec<String>,
     /// Replicates.
     pub replicates: u32,
     /// Order.
@@ -71,6 +76,8 @@ pub struct Request {
     pub max_attempts: u32,
     /// Stop after so many accepted trials.
     pub stop_after_passes: Option<u64>,
+    /// Stop once the models have cost so many US dollars.
+    pub model_budget_usd: Option<f64>,
     /// Names of host variables for the solver.
     pub forward: Vec<String>,
     /// Artifact ids by backend.
@@ -127,8 +134,14 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
             }
         }
     }
-    let trials =
-        plan::expand(&request.backends, &request.conditions, &names, request.replicates, request.order, request.seed);
+    let matrix = Matrix {
+        backends: &request.backends,
+        conditions: &request.conditions,
+        models: &request.models,
+        tasks: &names,
+        replicates: request.replicates,
+    };
+    let trials = plan::expand(&matrix, request.order, request.seed);
     Ok(Plan { run, backends, tasks, trials, problems, datasets })
 }
 
@@ -162,7 +175,9 @@ fn read(
                 seen.push(entry.id.clone());
             }
             let wanted = include.as_ref().is_none_or(|globs| globs.is_match(&entry.id));
-            wanted.then(|| PlannedTask::new(dataset, entry, backends, &request.solver)).transpose()
+            wanted
+                .then(|| PlannedTask::new(dataset, entry, backends, &request.solver, request.tasks.install.as_ref()))
+                .transpose()
         });
         match planned {
             Ok(Some(task)) => selected.push(task),
@@ -239,7 +254,11 @@ pub async fn begin(
     interrupt: CancellationToken,
 ) -> Result<Open, Fault> {
     let forwarded = forwarded(&request.forward)?;
-    let secrets = Secrets::new(forwarded.values().map(ExposeSecret::expose_secret));
+    let key = match &request.solver {
+        Solver::Agent(agent) => agent.gateway.key(),
+        _ => None,
+    };
+    let secrets = Secrets::new(forwarded.values().chain(key).map(ExposeSecret::expose_secret));
     let directory = request.results.join(&plan.run);
     let start = || -> anyhow::Result<(Journal, OutputStore, PackCache)> {
         std::fs::create_dir_all(&directory)?;
@@ -300,9 +319,16 @@ fn manifest(request: &Request, plan: &Plan) -> Manifest {
             backend_concurrency: request.backend_concurrency.clone(),
             max_attempts: request.max_attempts,
             stop_after_passes: request.stop_after_passes,
+            models: request.models.clone(),
+            model_budget_usd: request.model_budget_usd,
+            solver_setup: request.tasks.install.as_deref().map(Digest::of),
         },
         trials: plan.trials.len() as u64,
         forwarded_env: request.forward.clone(),
+        model_gateway: match &request.solver {
+            Solver::Agent(agent) => Some(agent.gateway.shown().to_owned()),
+            _ => None,
+        },
     }
 }
 
@@ -353,6 +379,7 @@ pub async fn execute(
             .collect(),
         max_attempts: request.max_attempts,
         stop_after_passes: request.stop_after_passes,
+        model_budget_usd: request.model_budget_usd,
     };
     dispatch::run(open.context.clone(), &work, progress).await.map_err(Fault::evidence)
 }

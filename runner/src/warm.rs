@@ -229,6 +229,7 @@ async fn build(
             dataset: need.task.name.dataset.clone(),
             task: need.task.name.task.clone(),
             replicate: 0,
+            model: None,
         },
         attempt: 1,
         tag: Tag::new(&context.run, &format!("warm-{name}-{number}")),

@@ -201,8 +201,11 @@ pub(crate) async fn acknowledged(
     request: RequestBuilder,
 ) -> Result<Answer<()>> {
     match accepted(call, what, send(call, what, effect, request).await?).await? {
-        // Read to its end, so that the connection can be used again. What it says does not matter.
-        Ok(answer) => Ok(Ok(body(call, what, effect, answer, ANSWER_LIMIT).await.map(drop).unwrap_or_default())),
+        Ok(answer) => {
+            // Read to its end, so that the connection can be used again. What it says does not matter.
+            let _ = body(call, what, effect, answer, ANSWER_LIMIT).await;
+            Ok(Ok(()))
+        }
         Err(no) => Ok(Err(no)),
     }
 }

@@ -1,7 +1,7 @@
 //! Build contexts in the platform's object storage, which speaks S3.
 
 use std::io::{Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_LENGTH, HeaderMap};
@@ -41,7 +41,7 @@ pub(crate) async fn place(client: &Client, call: &Call, (context, dockerfile): (
 }
 
 /// The context as a file that goes when it is closed, and its size: storage wants to know that beforehand.
-fn pack(context: &PathBuf, dockerfile: &str) -> Result<(std::fs::File, u64)> {
+fn pack(context: &Path, dockerfile: &str) -> Result<(std::fs::File, u64)> {
     let failed = |e: std::io::Error| Error::new(ErrorKind::Failed, "cannot write a temporary file").because(e);
     let mut builder = tar::Builder::new(tempfile::tempfile().map_err(failed)?);
     archive::write_context(&mut builder, context, dockerfile)?;

@@ -23,6 +23,9 @@ pub struct CellName {
     pub backend: String,
     /// The condition.
     pub condition: Condition,
+    /// The model, where models are a dimension of the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// What may be said of a change.

@@ -125,7 +125,11 @@ pub enum CompareError {
 /// A run cannot be read, or there are no two cells to compare.
 pub fn compare(a: &Selector, b: &Selector, rates: &RateCard, gates: &[Gate]) -> Result<Comparison, CompareError> {
     let (first, second) = (sides(a, rates)?, sides(b, rates)?);
-    let alike = |a: &Side, b: &Side| a.cell.backend == b.cell.backend && a.cell.condition == b.cell.condition;
+    let chosen = a.cell.is_some() && b.cell.is_some();
+    let alike = |a: &Side, b: &Side| {
+        let same = a.cell.backend == b.cell.backend && a.cell.condition == b.cell.condition;
+        (same || chosen) && a.cell.model == b.cell.model
+    };
     let pairs: Vec<(&Side, &Side)> = match (first.as_slice(), second.as_slice()) {
         ([a], [b]) => vec![(a, b)],
         (first, second) => {

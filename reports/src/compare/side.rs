@@ -113,9 +113,13 @@ pub(super) fn read(directory: &Path, rates: &RateCard) -> Result<Vec<Side>, Evid
         let Entry::Known(line) = entry? else { continue };
         let Event::AttemptFinished { attempt } = line.event else { continue };
         let (backend, condition): (&str, Condition) = (&attempt.trial.backend, attempt.trial.condition);
-        let found = sides.iter().position(|side| side.cell.backend == backend && side.cell.condition == condition);
+        let model = &attempt.trial.model;
+        let found = sides.iter().position(|side| {
+            side.cell.backend == backend && side.cell.condition == condition && side.cell.model == *model
+        });
         let index = found.unwrap_or_else(|| {
-            let cell = CellName { run: run.manifest.run.clone(), backend: backend.to_owned(), condition };
+            let (id, backend) = (run.manifest.run.clone(), backend.to_owned());
+            let cell = CellName { run: id, backend, condition, model: model.clone() };
             sides.push(Side { cell, manifest: run.manifest.clone(), tasks: BTreeMap::new() });
             sides.len() - 1
         });
@@ -124,6 +128,8 @@ pub(super) fn read(directory: &Path, rates: &RateCard) -> Result<Vec<Side>, Evid
             side.tasks.entry(key).or_default().add(&attempt, rates);
         }
     }
-    sides.sort_by(|a, b| (&a.cell.backend, a.cell.condition).cmp(&(&b.cell.backend, b.cell.condition)));
+    sides.sort_by(|a, b| {
+        (&a.cell.backend, a.cell.condition, &a.cell.model).cmp(&(&b.cell.backend, b.cell.condition, &b.cell.model))
+    });
     Ok(sides)
 }

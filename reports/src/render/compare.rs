@@ -25,7 +25,8 @@ pub fn comparison(comparison: &Comparison) -> String {
 }
 
 fn name(cell: &CellName) -> String {
-    format!("{}:{}/{}", cell.run, cell.backend, cell.condition)
+    let model = cell.model.as_ref().map(|model| format!(" {model}")).unwrap_or_default();
+    format!("{}:{}/{}{model}", cell.run, cell.backend, cell.condition)
 }
 
 fn pair(cells: &CellComparison) -> String {

@@ -21,11 +21,26 @@ pub use compare::comparison;
 pub use duration::duration;
 pub use money::{cost, usd};
 
-const HEADER: [&str; 11] =
-    ["backend", "condition", "passed", "95 %", "create", "ready", "total", COST, "not passed", "proof", "cleanup"];
+const HEADER: [&str; 12] = [
+    "backend",
+    "condition",
+    MODEL,
+    "passed",
+    "95 %",
+    "create",
+    "ready",
+    "total",
+    COST,
+    "not passed",
+    "proof",
+    "cleanup",
+];
 
 /// Columns of figures, which are aligned to the right.
-const FIGURES: std::ops::Range<usize> = 2..8;
+const FIGURES: std::ops::Range<usize> = 3..9;
+
+/// The column that is left out if models are no dimension of the plan.
+const MODEL: &str = "model";
 
 /// The column that is left out if no cost is known.
 const COST: &str = "cost/pass";
@@ -37,8 +52,10 @@ const NOTHING_TO_TELL: &str = "-";
 #[must_use]
 pub fn table(summary: &Summary) -> String {
     let priced = summary.cells.iter().any(|cell| cell.cost.known_usd.is_some());
-    let shown: Vec<usize> = (0..HEADER.len()).filter(|&index| priced || HEADER[index] != COST).collect();
-    let pick = |all: [String; 11]| {
+    let models = summary.cells.iter().any(|cell| cell.model.is_some());
+    let wanted = |name: &str| (priced || name != COST) && (models || name != MODEL);
+    let shown: Vec<usize> = (0..).zip(HEADER).filter(|(_, name)| wanted(name)).map(|(index, _)| index).collect();
+    let pick = |all: [String; 12]| {
         let all = all.into_iter().enumerate();
         all.filter(|(index, _)| shown.contains(index)).map(|(_, text)| text).collect::<Vec<String>>()
     };
@@ -65,7 +82,7 @@ pub fn table(summary: &Summary) -> String {
     text
 }
 
-fn row(cell: &Cell) -> [String; 11] {
+fn row(cell: &Cell) -> [String; 12] {
     let trials = &cell.trials;
     let failures = trials.failures.iter().map(|(class, n)| (*n, class.as_str()));
     let not_passed =
@@ -75,6 +92,7 @@ fn row(cell: &Cell) -> [String; 11] {
     [
         cell.backend.clone(),
         cell.condition.to_string(),
+        cell.model.clone().unwrap_or_default(),
         format!("{}/{}", trials.accepted, trials.runnable()),
         cell.accepted_share.map_or_else(|| NOTHING_TO_TELL.to_owned(), percents),
         times(cell.completed(Phase::Create)),

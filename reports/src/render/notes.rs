@@ -111,6 +111,9 @@ fn cell_notes(cell: &Cell) -> Vec<String> {
     [
         apart(cell.total.rejected, "rejected"),
         apart(cell.total.failed, "without a verdict"),
+        passes(cell),
+        agent(cell),
+        replays(cell),
         repeated(cell),
         environments(cell),
         slow_start(cell),
@@ -118,6 +121,46 @@ fn cell_notes(cell: &Cell) -> Vec<String> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// pass@k, with the number of tasks that it is of.
+fn passes(cell: &Cell) -> Option<String> {
+    let told: Vec<String> = cell
+        .pass_at
+        .iter()
+        .map(|p| format!("pass@{} {:.2} (n = {})", p.k, p.estimate, objects(p.tasks, "task")))
+        .collect();
+    (!told.is_empty()).then(|| format!("{}: {}", name(cell), told.join(", ")))
+}
+
+/// What the model did and cost. Unknown money is said to be unknown.
+fn agent(cell: &Cell) -> Option<String> {
+    let agent = cell.agent.as_ref()?;
+    let mut told = vec![format!("{} turns", agent.turns)];
+    if agent.uncounted < agent.attempts {
+        told.push(format!("{} tokens in, {} out", agent.tokens.input, agent.tokens.output));
+    }
+    let bases = [(agent.measured, "measured"), (agent.estimated, "estimated"), (agent.unpriced, "unknown")];
+    let basis: Vec<String> = bases.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    if agent.unpriced < agent.attempts {
+        told.push(format!("{:.4} USD for the model ({})", agent.usd, basis.join(", ")));
+    } else {
+        told.push("cost of the model unknown".to_owned());
+    }
+    if let Some(usd) = agent.usd_per_accepted {
+        told.push(format!("{usd:.4} USD for each accepted trial"));
+    }
+    let ends: Vec<String> =
+        agent.ends.iter().filter(|(end, _)| *end != "finished").map(|(end, n)| format!("{n} {end}")).collect();
+    if !ends.is_empty() {
+        told.push(format!("ended otherwise than finished: {}", ends.join(", ")));
+    }
+    Some(format!("{}: {}: {}", name(cell), attempts(agent.attempts), told.join("; ")))
+}
+
+fn replays(cell: &Cell) -> Option<String> {
+    let replay = cell.replay?;
+    Some(format!("{}: {} of {} replayed steps differ from the recording", name(cell), replay.diverged, replay.steps))
 }
 
 fn repeated(cell: &Cell) -> Option<String> {
@@ -179,7 +222,8 @@ fn run_notes(summary: &Summary) -> Vec<String> {
 }
 
 fn name(cell: &Cell) -> String {
-    format!("{} {}", cell.backend, cell.condition)
+    let model = cell.model.as_ref().map(|model| format!(" {model}")).unwrap_or_default();
+    format!("{} {}{model}", cell.backend, cell.condition)
 }
 
 fn times_of(durations: Durations) -> String {

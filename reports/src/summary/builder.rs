@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use sandbox_bench_core::evidence::{Attempt, CleanupEntry, CleanupState, Event, Manifest, SCHEMA_VERSION};
 use sandbox_bench_core::{CacheUse, Condition, ConditionProof, Decision, FailureClass, Phase};
 
+use super::agents::{self, AgentFigures, ReplayFigures};
 use super::times::TaskTimes;
 use super::{
     CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, RatesUsed, Summary, TotalTimes, Trials, times,
@@ -39,6 +40,10 @@ struct Trial {
     cell: usize,
     attempts: u64,
     end: End,
+    /// Hash of the task.
+    task: u64,
+    /// True if the verifier had its word.
+    judged: bool,
 }
 
 /// How an attempt ended.
@@ -69,7 +74,12 @@ impl SummaryBuilder {
             .backends
             .iter()
             .flat_map(|backend| manifest.plan.conditions.iter().map(move |condition| (backend, condition)))
-            .map(|(backend, condition)| CellBuilder::new(&backend.name, *condition))
+            .flat_map(|(backend, condition)| {
+                let models = &manifest.plan.models;
+                let some = models.iter().map(|model| Some(model.as_str()));
+                let none = models.is_empty().then_some(None);
+                some.chain(none).map(|model| CellBuilder::new(&backend.name, *condition, model)).collect::<Vec<_>>()
+            })
             .collect();
         // A plan is a full matrix; if it is not, nothing is claimed about its parts.
         let tasks = manifest.datasets.iter().fold(0u64, |tasks, dataset| tasks.saturating_add(dataset.tasks));
@@ -105,16 +115,23 @@ impl SummaryBuilder {
     }
 
     fn attempt(&mut self, attempt: &Attempt) {
-        let (backend, condition) = (&attempt.trial.backend, attempt.trial.condition);
-        let found = self.cells.iter().position(|cell| cell.backend == *backend && cell.condition == condition);
+        let (backend, condition, model) =
+            (&attempt.trial.backend, attempt.trial.condition, attempt.trial.model.as_deref());
+        let found = self
+            .cells
+            .iter()
+            .position(|cell| cell.backend == *backend && cell.condition == condition && cell.model.as_deref() == model);
         let index = found.unwrap_or_else(|| {
-            self.cells.push(CellBuilder::new(backend, condition));
+            self.cells.push(CellBuilder::new(backend, condition, model));
             self.cells.len() - 1
         });
         let end = End::of(attempt);
-        let trial = self.trials.entry(hash(&attempt.trial)).or_insert(Trial { cell: index, attempts: 0, end });
+        let task = hash(&(&attempt.trial.dataset, &attempt.trial.task));
+        let new = Trial { cell: index, attempts: 0, end, task, judged: false };
+        let trial = self.trials.entry(hash(&attempt.trial)).or_insert(new);
         trial.attempts += 1;
         trial.end = end;
+        trial.judged = attempt.verdict.as_ref().is_some_and(|v| v.decision != Decision::Undecided);
         self.tags.insert(hash(&attempt.tag), index);
         if let Some(cell) = self.cells.get_mut(index) {
             cell.attempt(attempt, end, &self.rates);
@@ -128,6 +145,7 @@ impl SummaryBuilder {
         for trial in self.trials.values() {
             if let Some(cell) = self.cells.get_mut(trial.cell) {
                 count(&mut cell.trials, trial);
+                cell.judge(trial);
             }
             count(&mut totals, trial);
         }
@@ -202,7 +220,12 @@ pub(crate) fn hash(value: &impl Hash) -> u64 {
 pub(super) struct CellBuilder {
     pub(super) backend: String,
     pub(super) condition: Condition,
+    pub(super) model: Option<String>,
     trials: Trials,
+    /// Of each task, by its hash: trials with a verdict, and accepted ones.
+    tasks: BTreeMap<u64, (u64, u64)>,
+    agent: Option<AgentFigures>,
+    replay: Option<ReplayFigures>,
     environment: CacheCounts,
     /// Values of each phase of [`Phase::ALL`]: completed, failed.
     phases: [(Vec<u64>, Vec<u64>); Phase::ALL.len()],
@@ -219,11 +242,15 @@ pub(super) struct CellBuilder {
 }
 
 impl CellBuilder {
-    fn new(backend: &str, condition: Condition) -> Self {
+    fn new(backend: &str, condition: Condition, model: Option<&str>) -> Self {
         Self {
             backend: backend.to_owned(),
             condition,
+            model: model.map(str::to_owned),
             trials: Trials::default(),
+            tasks: BTreeMap::new(),
+            agent: None,
+            replay: None,
             environment: CacheCounts::default(),
             phases: Default::default(),
             accepted: Vec::new(),
@@ -238,7 +265,17 @@ impl CellBuilder {
         }
     }
 
+    /// Takes in how a trial ended, for pass@k.
+    fn judge(&mut self, trial: &Trial) {
+        if self.model.is_some() && trial.judged {
+            let (judged, accepted) = self.tasks.entry(trial.task).or_default();
+            *judged += 1;
+            *accepted += u64::from(trial.end == End::Accepted);
+        }
+    }
+
     fn attempt(&mut self, attempt: &Attempt, end: End, rates: &RateCard) {
+        agents::add(&mut self.agent, &mut self.replay, attempt);
         for (phase, (completed, failed)) in Phase::ALL.iter().zip(&mut self.phases) {
             if let Some(duration) = attempt.phase_us(*phase) {
                 let ok = attempt.phases.iter().filter(|span| span.phase == *phase).all(|span| span.ok);
@@ -301,6 +338,10 @@ impl CellBuilder {
         Cell {
             backend: self.backend,
             condition: self.condition,
+            model: self.model,
+            pass_at: agents::pass_at(&self.tasks.into_values().collect::<Vec<_>>()),
+            agent: agents::finish(self.agent, trials.accepted),
+            replay: self.replay,
             accepted_share: wilson(trials.accepted, trials.runnable(), Bootstrap::default().confidence),
             cost: self.cost.finish(trials.accepted),
             total_p50: self.accepted_by_task.median(),

@@ -9,9 +9,12 @@
 //!   does not make the start of its sandbox invalid. Attempts in which the phase ended in an error or at a time limit
 //!   are kept apart as `failed`: their values are censored, they say "at least this long".
 //! * Total times are kept apart by the end of the attempt: `accepted`, `rejected`, `failed`.
+//! * Models: money and tokens are those of all attempts, also of those that came to nothing. pass@k counts trials that
+//!   came to a verdict, whatever class their failure has.
 //! * Costs are those of sandboxes, also of failed attempts. What a model costs that solves tasks is no part of them.
 //! * Nothing is trimmed, and every set of times states its n. What did not happen has no figure, rather than a zero.
 
+mod agents;
 mod builder;
 mod times;
 
@@ -29,6 +32,7 @@ use crate::cost::{CellCost, RateCard};
 use crate::percentile::Durations;
 use crate::stats::{Bootstrap, Interval, Unit};
 
+pub use agents::{AgentFigures, PassAt, ReplayFigures};
 pub use builder::SummaryBuilder;
 pub(crate) use builder::hash;
 pub(crate) use times::unfinished;
@@ -60,7 +64,7 @@ pub struct Summary {
     /// Whether the cells can be put in order by their total times, and in which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
-    /// Figures by backend and condition, in the order of the manifest.
+    /// Figures by backend, condition and model, in the order of the manifest.
     pub cells: Vec<Cell>,
     /// Journal lines that this program did not understand, by event: they are of a newer minor schema version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -83,15 +87,27 @@ pub enum Outcome {
     Accepted,
 }
 
-/// The figures of one backend under one condition.
+/// The figures of one backend under one condition, with one model where models do the tasks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The backend.
     pub backend: String,
     /// The declared condition.
     pub condition: Condition,
+    /// The model, where models are a dimension of the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Its trials.
     pub trials: Trials,
+    /// pass@k, where models are a dimension of the plan. A trial without a verdict counts for nothing here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pass_at: Vec<PassAt>,
+    /// What the model did, where it was driven from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentFigures>,
+    /// How replays went, where a recording was repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayFigures>,
     /// The share of runnable trials that were accepted: Wilson's interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_share: Option<Interval>,

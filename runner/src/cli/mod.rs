@@ -4,9 +4,11 @@ mod artifacts;
 mod backends;
 mod compare;
 mod dataset;
+mod models;
 mod options;
 mod prewarm;
 mod reap;
+mod record;
 mod report;
 mod run;
 mod table;
@@ -45,13 +47,15 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run tasks on backends and record the results.
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// Make the warm artifacts of a data set's environments, for `run --condition warm`.
     Prewarm(prewarm::PrewarmArgs),
     /// List, inspect, check, convert and download data sets.
     Dataset(dataset::DatasetArgs),
     /// Show the result table of a run again, from its evidence.
     Report(report::ReportArgs),
+    /// Write what a solver did in an earlier run as a recording, to repeat it on any backend.
+    Record(record::RecordArgs),
     /// Tell what changed between two runs, or two cells of a run.
     Compare(compare::CompareArgs),
     /// End what dead runs left behind at the backends.
@@ -75,10 +79,11 @@ pub fn main() -> ExitCode {
     };
     let result = runtime.block_on(async {
         match cli.command {
-            Command::Run(args) => run::run(args).await,
+            Command::Run(args) => run::run(*args).await,
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
             Command::Report(args) => report::run(&args),
+            Command::Record(args) => record::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Reap(args) => reap::run(args).await,
             Command::Artifacts(args) => artifacts::run(args).await,

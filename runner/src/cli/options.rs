@@ -12,6 +12,7 @@ use sandbox_bench_reports::cost::RateCard;
 use crate::config::Config;
 use crate::exit::Fault;
 use crate::run::TaskSelection;
+use crate::solver;
 
 /// Which backends, and how they are configured.
 #[derive(Debug, Args)]
@@ -64,19 +65,27 @@ pub struct TaskOptions {
     /// At most so many tasks of each data set.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
+    /// Script that installs the solver's own tools, run as root at the end of making each environment. Part of warm
+    /// artifacts, so that `--condition warm` pays for it once.
+    #[arg(long, value_name = "FILE")]
+    pub solver_setup: Option<PathBuf>,
 }
 
 impl TaskOptions {
     /// The selection that the options describe.
-    #[must_use]
-    pub fn selection(&self) -> TaskSelection {
-        TaskSelection {
+    ///
+    /// # Errors
+    /// The set-up script cannot be read.
+    pub fn selection(&self) -> Result<TaskSelection, Fault> {
+        let read = |path: &PathBuf| solver::read_script(path).map_err(Fault::usage);
+        Ok(TaskSelection {
             datasets: self.dataset.clone(),
             format: self.dataset_format,
             environments: self.environments.clone(),
             include: self.task.clone(),
             limit: self.limit.map(|limit| limit as usize),
-        }
+            install: self.solver_setup.as_ref().map(read).transpose()?,
+        })
     }
 }
 

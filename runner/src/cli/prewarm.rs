@@ -66,7 +66,7 @@ struct Made {
 /// # Errors
 /// The request is wrong, a backend does not answer, or the evidence cannot be written.
 pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
-    let request = request(&args);
+    let request = request(&args)?;
     let config = args.backends.config()?;
     let rates = RateCard::named(None).map_err(Fault::infrastructure)?;
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
@@ -104,12 +104,13 @@ pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
     Ok(Exit::Accepted)
 }
 
-fn request(args: &PrewarmArgs) -> Request {
-    Request {
+fn request(args: &PrewarmArgs) -> Result<Request, Fault> {
+    Ok(Request {
         backends: args.backends.names(),
-        tasks: args.tasks.selection(),
+        tasks: args.tasks.selection()?,
         conditions: vec![Condition::Warm],
         solver: Solver::None,
+        models: Vec::new(),
         replicates: 1,
         order: Order::Sequential,
         seed: 0,
@@ -117,11 +118,12 @@ fn request(args: &PrewarmArgs) -> Request {
         backend_concurrency: BTreeMap::new(),
         max_attempts: 1,
         stop_after_passes: None,
+        model_budget_usd: None,
         forward: Vec::new(),
         artifacts: BTreeMap::new(),
         limits: Limits::default(),
         results: args.results.clone(),
-    }
+    })
 }
 
 fn prewarmed(name: &str, plan: &Plan, warm: &WarmSet) -> Prewarmed {

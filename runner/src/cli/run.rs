@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::models::{Chosen, ModelOptions};
 use super::options::{self, BackendOptions, ConditionName, OutputFormat, Pair, RatesOption, TaskOptions};
 use super::{report, table};
 use crate::exit::{Exit, Fault};
@@ -14,7 +15,6 @@ use crate::plan::Order;
 use crate::progress::Progress;
 use crate::run::{self, Request};
 use crate::say;
-use crate::solver::Solver;
 use crate::trial::Limits;
 use crate::{interrupt, plan};
 
@@ -28,7 +28,8 @@ pub struct RunArgs {
     #[arg(short, long, value_enum, value_delimiter = ',', default_value = "cold", value_name = "CONDITION,…")]
     condition: Vec<ConditionName>,
     /// What does the tasks: none, gold (the reference solution), command:TEXT or command-file:PATH (a script run in the
-    /// sandbox, with BENCH_TASK_ID, BENCH_TASK_FILE, BENCH_TASK_WORKDIR, BENCH_TASK_ENV_TYPE, BENCH_TASK_DOCKER_IMAGE).
+    /// sandbox, with BENCH_TASK_ID, BENCH_TASK_FILE, BENCH_TASK_WORKDIR, BENCH_TASK_ENV_TYPE, BENCH_TASK_DOCKER_IMAGE), agent
+    /// (a model behind a gateway, driven from the host), or replay:FILE (what `sandbox-bench record` wrote, or you did).
     #[arg(short, long, default_value = "gold")]
     solver: String,
     /// Trials of each task in each cell.
@@ -52,7 +53,7 @@ pub struct RunArgs {
     /// Start no more trials after so many were accepted.
     #[arg(long, value_name = "N")]
     stop_after_passes: Option<NonZeroU64>,
-    /// Host variables to give to a command solver, separated by commas. Values of six bytes and more are overwritten where
+    /// Host variables to give to a command or replay solver, separated by commas. Values of six bytes and more are overwritten where
     /// they show up in the output of commands or in the logs.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     forward_env: Vec<String>,
@@ -80,6 +81,9 @@ pub struct RunArgs {
     /// Show no progress.
     #[arg(short, long)]
     quiet: bool,
+    // Last: what follows would be under its heading.
+    #[command(flatten)]
+    models: ModelOptions,
 }
 
 impl RunArgs {
@@ -90,11 +94,13 @@ impl RunArgs {
                 conditions.push(condition);
             }
         }
+        let Chosen { solver, models, budget_usd } = self.models.choose(&self.solver)?;
         Ok(Request {
             backends: self.backends.names(),
-            tasks: self.tasks.selection(),
+            tasks: self.tasks.selection()?,
             conditions,
-            solver: Solver::parse(&self.solver).map_err(Fault::usage)?,
+            solver,
+            models,
             replicates: self.replicates,
             order: self.order,
             seed: self.seed,
@@ -102,6 +108,7 @@ impl RunArgs {
             backend_concurrency: self.backend_concurrency.iter().map(|Pair(name, n)| (name.clone(), n.get())).collect(),
             max_attempts: self.attempts,
             stop_after_passes: self.stop_after_passes.map(NonZeroU64::get),
+            model_budget_usd: budget_usd,
             forward: self.forward_env.clone(),
             artifacts: BTreeMap::new(),
             limits: Limits {
@@ -131,11 +138,7 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
         table::print_plan(&planned, &request, args.format)?;
         return Ok(Exit::Accepted);
     }
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for ((backend, _), count) in plan::cells(&planned.trials) {
-        *counts.entry(backend).or_default() += count;
-    }
-    let progress = Progress::new(&counts, args.quiet);
+    let progress = Progress::new(&plan::by_backend(&planned.trials), args.quiet);
     let open = run::begin(&request, &planned, progress.clone(), interrupt).await?;
     let warm = run::prewarm(&request, &planned, &open, &progress, false).await;
     let ran = match warm {

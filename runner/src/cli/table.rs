@@ -10,6 +10,9 @@ use crate::run::{Plan, Request};
 use crate::say;
 use crate::ways::Missing;
 
+/// Column of the model in a plan, where models are a dimension of it.
+const MODEL: usize = 3;
+
 /// An aligned table without borders.
 #[must_use]
 pub fn plain<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
@@ -70,16 +73,24 @@ pub fn print_plan(plan: &Plan, request: &Request, format: OutputFormat) -> Resul
             (None, environment) => environment.clone().unwrap_or_default(),
         };
         let key = trial.key;
-        [
+        let mut row = vec![
             (number + 1).to_string(),
             key.backend.clone(),
             key.condition.to_string(),
             format!("{}/{}", key.dataset, key.task),
             key.replicate.to_string(),
             how,
-        ]
+        ];
+        if !request.models.is_empty() {
+            row.insert(MODEL, key.model.clone().unwrap_or_default());
+        }
+        row
     });
-    say::result(plain(["#", "backend", "condition", "task", "replicate", "environment"], rows))?;
+    let mut header = ["#", "backend", "condition", "task", "replicate", "environment"].map(str::to_owned).to_vec();
+    if !request.models.is_empty() {
+        header.insert(MODEL, "model".to_owned());
+    }
+    say::result(dynamic(header, rows))?;
     let order = request.order.name();
     say::result(format_args!(
         "\n{} trials, order {order}, seed {}, solver {}",

@@ -25,7 +25,7 @@ type Outcome = Result<Option<Failure>, Stop>;
 /// # Errors
 /// The evidence cannot be written; the run must end. The sandbox is destroyed all the same.
 pub async fn attempt(context: &Context, trial: &Trial) -> io::Result<Attempt> {
-    let materials = Materials::gather(context, &trial.task, &trial.setup, &trial.tag);
+    let materials = Materials::gather(context, trial, &trial.tag);
     let manifest = materials.as_ref().map(Materials::manifest).unwrap_or_default();
     let calls = Calls::new(&trial.tag, context, trial.network(), manifest);
     let mut started_at = Timestamp::now();
@@ -81,6 +81,8 @@ pub async fn attempt(context: &Context, trial: &Trial) -> io::Result<Attempt> {
         network: trial.network(),
         observation: with_cost(found.observation, calls.cost_facts()),
         solver: found.solver,
+        agent: found.agent,
+        replay: found.replay,
         verifier: found.verifier,
         verdict: found.verdict,
         failure,

@@ -22,6 +22,10 @@ pub struct Bench<'a> {
     pub calls: &'a Calls,
     /// The task.
     pub task: &'a Task,
+    /// Its data set.
+    pub dataset: &'a str,
+    /// The model that does the task, where models are part of the plan.
+    pub model: Option<&'a str>,
     /// How its environment is made.
     pub setup: &'a Setup,
     /// What may be placed.
@@ -32,6 +36,8 @@ pub struct Bench<'a> {
     pub env: BTreeMap<String, String>,
     /// True if commands can run as root.
     pub has_root: bool,
+    /// True if the streams of commands arrive apart.
+    pub separate_streams: bool,
 }
 
 impl Bench<'_> {

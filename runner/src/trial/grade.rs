@@ -9,7 +9,9 @@ use std::io::Read as _;
 use std::path::Path;
 
 use sandbox_bench_core::evidence::Failure;
-use sandbox_bench_core::{Completion, Decision, FailureClass, Phase, Stage, StreamReport, TestCounts, Verdict};
+use sandbox_bench_core::{
+    AgentEnd, Completion, Decision, FailureClass, Phase, Stage, StreamReport, TestCounts, Verdict,
+};
 use sandbox_bench_datasets::grading::{self, reward, swesmith, terminal_bench};
 use sandbox_bench_datasets::task::{SweSmith, TestParser, Verifier};
 
@@ -35,7 +37,7 @@ pub async fn grade(bench: &Bench<'_>, ran: &Ran) -> Result<Verdict, Stop> {
 
 /// The failure that a verdict means; none for acceptance.
 #[must_use]
-pub fn failure(verdict: &Verdict, solver: Option<&Completion>) -> Option<Failure> {
+pub fn failure(verdict: &Verdict, solver: Option<&Completion>, agent: Option<AgentEnd>) -> Option<Failure> {
     let words = verdict.disagreements.join("; ");
     let failed = |class, message: String| {
         Some(Failure { class, phase: Phase::Verify, message, error_kind: None, retryable: false })
@@ -46,6 +48,10 @@ pub fn failure(verdict: &Verdict, solver: Option<&Completion>) -> Option<Failure
         Decision::Rejected => match solver {
             Some(Completion::DeadlineExceeded { .. }) => {
                 failed(FailureClass::Timeout, format!("rejected after the solver ran out of time{}", tests(verdict)))
+            }
+            None if agent.is_some_and(|end| end != AgentEnd::Finished) => {
+                let end = agent.map(AgentEnd::name).unwrap_or_default();
+                failed(FailureClass::Solver, format!("rejected; the agent ended with {end}{}", tests(verdict)))
             }
             Some(completion) if !completion.success() => {
                 failed(FailureClass::Solver, format!("rejected; the solver ended with {completion}{}", tests(verdict)))
@@ -292,7 +298,12 @@ mod tests {
 
     fn ran(code: i32, stdout: &str) -> Ran {
         let stream = |tail: &str| CapturedStream { output: None, tail: tail.into() };
-        Ran { report: ExecReport::bare(Completion::Exited { code }), stdout: stream(stdout), stderr: stream("") }
+        Ran {
+            step: 1,
+            report: ExecReport::bare(Completion::Exited { code }),
+            stdout: stream(stdout),
+            stderr: stream(""),
+        }
     }
 
     fn judged(files: &[(&str, &str)], code: i32, stdout: &str) -> Verdict {
@@ -316,7 +327,7 @@ mod tests {
         assert_eq!(judged(&[], 0, "").decision, Decision::Accepted);
         assert_eq!(judged(&[], 3, "").decision, Decision::Rejected);
         assert_eq!(judged(&[], 127, "").decision, Decision::Undecided);
-        assert_eq!(failure(&judged(&[], 127, ""), None).unwrap().class, FailureClass::Verifier);
+        assert_eq!(failure(&judged(&[], 127, ""), None, None).unwrap().class, FailureClass::Verifier);
     }
 
     #[test]
@@ -344,7 +355,7 @@ mod tests {
         let verdict = judged(&[("reward.txt", "0"), ("ctrf.json", ctrf)], 1, "collected 0 items / 1 error");
         assert_eq!((verdict.decision, verdict.decided_by.as_str()), (Decision::Rejected, "reward"));
         assert_eq!(verdict.disagreements, ["no tests ran"]);
-        assert_eq!(failure(&verdict, None).unwrap().message, "rejected by reward (no tests ran)");
+        assert_eq!(failure(&verdict, None, None).unwrap().message, "rejected by reward (no tests ran)");
     }
 
     #[test]
@@ -356,8 +367,14 @@ mod tests {
     fn a_solver_that_ran_out_of_time_makes_the_rejection_a_timeout() {
         let rejected = judged(&[("reward.txt", "0")], 1, "");
         let late = Completion::DeadlineExceeded { tree_killed: sandbox_bench_core::TreeKill::Yes };
-        assert_eq!(failure(&rejected, Some(&late)).unwrap().class, FailureClass::Timeout);
-        assert_eq!(failure(&rejected, Some(&Completion::Exited { code: 2 })).unwrap().class, FailureClass::Solver);
-        assert_eq!(failure(&rejected, None).unwrap().class, FailureClass::Rejected);
+        assert_eq!(failure(&rejected, Some(&late), None).unwrap().class, FailureClass::Timeout);
+        assert_eq!(
+            failure(&rejected, Some(&Completion::Exited { code: 2 }), None).unwrap().class,
+            FailureClass::Solver
+        );
+        assert_eq!(failure(&rejected, None, None).unwrap().class, FailureClass::Rejected);
+        let of_agent = |end| failure(&rejected, None, Some(end)).unwrap().class;
+        assert_eq!(of_agent(AgentEnd::Finished), FailureClass::Rejected);
+        assert_eq!(of_agent(AgentEnd::TurnLimit), FailureClass::Solver);
     }
 }

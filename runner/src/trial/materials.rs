@@ -8,10 +8,11 @@ use globset::GlobBuilder;
 use sandbox_bench_core::{Error, Input, InputEntry, Result, Stage, Tag};
 use sandbox_bench_datasets::task::{FileSet, RecipeStep, Solution, Task, Verifier};
 
-use super::context::Context;
+use super::context::{Context, Trial};
 use super::freshness::{HOME, MARKER};
 use crate::environment::Setup;
 use crate::pack::{Member, PackCache, is_plain, walk};
+use crate::recording::Step;
 use crate::solver::Solver;
 
 /// The inputs of a trial, by use.
@@ -22,6 +23,8 @@ pub struct Materials {
     pub copies: BTreeMap<usize, Input>,
     /// Files for the working directory of an image without a Dockerfile.
     pub files: Option<Input>,
+    /// The script that installs the solver's tools.
+    pub install: Option<Input>,
     /// The solver's own material.
     pub solver: Vec<Input>,
     /// The verifier's material.
@@ -29,11 +32,12 @@ pub struct Materials {
 }
 
 impl Materials {
-    /// Packs what `task` needs, for the unit of work `tag`.
+    /// Packs what `trial` needs, for the unit of work `tag`.
     ///
     /// # Errors
     /// A file cannot be read, or a COPY names nothing.
-    pub fn gather(context: &Context, task: &Task, setup: &Setup, tag: &Tag) -> Result<Self> {
+    pub fn gather(context: &Context, trial: &Trial, tag: &Tag) -> Result<Self> {
+        let (task, setup) = (trial.task.as_ref(), trial.setup.as_ref());
         let packs = &context.packs;
         let marker = Input::bytes("marker", MARKER, Stage::Setup, 0o644, format!("{tag}\n"));
         let instruction = Input::bytes(
@@ -51,7 +55,11 @@ impl Materials {
             first: vec![instruction, marker],
             copies: copies(packs, setup)?,
             files,
-            solver: solver(context, task)?,
+            install: setup
+                .install
+                .clone()
+                .map(|script| Input::bytes("solver set-up", &format!("{HOME}/setup"), Stage::Setup, 0o755, script)),
+            solver: solver(context, trial)?,
             tests: tests(packs, task)?,
         })
     }
@@ -59,19 +67,27 @@ impl Materials {
     /// The manifest: every input, without its bytes.
     #[must_use]
     pub fn manifest(&self) -> Vec<InputEntry> {
-        let all =
-            self.first.iter().chain(self.copies.values()).chain(&self.files).chain(&self.solver).chain(&self.tests);
+        let setup = self.first.iter().chain(self.copies.values()).chain(&self.files).chain(&self.install);
+        let all = setup.chain(&self.solver).chain(&self.tests);
         all.map(|input| input.entry.clone()).collect()
     }
 }
 
-fn solver(context: &Context, task: &Task) -> Result<Vec<Input>> {
-    Ok(match (&context.solver, &task.solution) {
+fn solver(context: &Context, trial: &Trial) -> Result<Vec<Input>> {
+    Ok(match (&context.solver, &trial.task.solution) {
         (Solver::Gold, Some(Solution::Script { files, destination, .. })) => {
             vec![context.packs.tree("solution", files, destination, Stage::Solve)?]
         }
         (Solver::Command { script, .. }, _) => {
             vec![Input::bytes("solver", &format!("{HOME}/solver"), Stage::Solve, 0o755, script.clone())]
+        }
+        (Solver::Replay(replay), _) => {
+            let steps = replay.steps(&trial.key.dataset, &trial.task.id).map(|one| one.steps.as_slice());
+            let puts = steps.unwrap_or_default().iter().filter_map(|step| match step {
+                Step::Put(put) => Some(put.input()),
+                Step::Run(_) => None,
+            });
+            puts.collect::<anyhow::Result<_>>().map_err(|error| Error::invalid(format!("recording: {error:#}")))?
         }
         _ => Vec::new(),
     })

@@ -4,6 +4,7 @@
 //! An attempt always ends in a record, whatever happened in it; only evidence that cannot be written is an error.
 //! Whatever it created is destroyed, kept by its session, or in the record as unconfirmed.
 
+mod agent;
 mod attempt;
 mod bench;
 mod context;
@@ -15,13 +16,16 @@ mod open;
 mod prepare;
 mod prewarm;
 mod recorder;
+mod replay;
 mod session;
 mod solve;
+mod steps;
 mod stop;
 mod swesmith;
 mod verify;
 mod work;
 
+pub use self::agent::TRAJECTORY;
 pub use self::attempt::attempt;
 pub use self::context::{Context, Limits, Start, Trial, Watch};
 pub use self::prewarm::prewarm;

@@ -28,6 +28,18 @@ pub async fn environment(bench: &Bench<'_>) -> Result<(), Stop> {
         let inputs = std::slice::from_ref(files);
         bench.rec.upload(Phase::Prepare, "environment files", bench.sandbox(), &call, inputs).await?;
     }
+    if let Some(script) = &bench.materials.install {
+        let call = bench.calls.call(Stage::Setup, TRANSFER_LIMIT);
+        let inputs = std::slice::from_ref(script);
+        bench.rec.upload(Phase::Prepare, "solver set-up", bench.sandbox(), &call, inputs).await?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut spec = ExecSpec::new(["sh", "-c", r#"exec "$0""#, &script.entry.destination]).timeout(left);
+        spec.env.clone_from(&bench.env);
+        spec.cwd.clone_from(&bench.setup.workdir);
+        spec.user = bench.root();
+        spec.keep_background = false;
+        run(bench, "solver set-up", &spec).await?;
+    }
     Ok(())
 }
 

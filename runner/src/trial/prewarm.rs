@@ -50,7 +50,7 @@ pub async fn prewarm(context: &Context, trial: &Trial) -> io::Result<Prewarmed> 
 }
 
 async fn build(context: &Context, trial: &Trial, rec: &Recorder<'_>) -> (Result<Artifact, Stop>, Cleanup) {
-    let mut materials = match Materials::gather(context, &trial.task, &trial.setup, &trial.tag) {
+    let mut materials = match Materials::gather(context, trial, &trial.tag) {
         Ok(materials) => materials,
         Err(error) => {
             let stop = Stop::new(FailureClass::Environment, Phase::Inputs, error.to_string());

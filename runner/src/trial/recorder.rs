@@ -49,6 +49,8 @@ pub struct State {
 
 /// A command that ran: how it ended, and what it wrote.
 pub struct Ran {
+    /// Number of its receipt.
+    pub step: u32,
     /// How it ended.
     pub report: ExecReport,
     /// Its standard output.
@@ -87,6 +89,12 @@ impl<'a> Recorder<'a> {
 
     fn now_us(&self) -> u64 {
         micros(self.origin.elapsed())
+    }
+
+    /// The attempt's tag.
+    #[must_use]
+    pub fn tag(&self) -> String {
+        self.tag.to_string()
     }
 
     /// Times `work` as a phase.
@@ -159,6 +167,7 @@ impl<'a> Recorder<'a> {
             }
             state.outputs.extend(stdout.output.iter().chain(&stderr.output).cloned());
         }
+        let step = receipt.step;
         self.write(receipt, result.as_ref().err()).await?;
         match result {
             Ok(report) => match report.completion {
@@ -166,7 +175,7 @@ impl<'a> Recorder<'a> {
                     Err(Stop::lost(phase, format!("{label}: {}", report.completion)))
                 }
                 Completion::Cancelled { .. } => Err(Stop::interrupted(phase)),
-                _ => Ok(Ran { report, stdout, stderr }),
+                _ => Ok(Ran { step, report, stdout, stderr }),
             },
             Err(error) => Err(Stop::from_error(phase, label, &error)),
         }

@@ -113,7 +113,7 @@ pub async fn ensure_open(context: &Context, trial: &Trial, session: &mut Session
     }
     let tag = Tag::new(&context.run, &format!("session-{}", uuid::Uuid::now_v7().simple()));
     let failed = |stop| NotOpened { stop, cleanup: Cleanup::Nothing };
-    let materials = Materials::gather(context, &trial.task, &trial.setup, &tag)
+    let materials = Materials::gather(context, trial, &tag)
         .map_err(|error| failed(Stop::new(FailureClass::Environment, Phase::Inputs, error.to_string())))?;
     let calls = Calls::new(&tag, context, trial.network(), materials.manifest());
     let rec = Recorder::new(tag.clone(), context, trial.key.clone());

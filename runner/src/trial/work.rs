@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sandbox_bench_core::condition::{ConditionProof, Freshness};
 use sandbox_bench_core::evidence::Failure;
 use sandbox_bench_core::{
-    Completion, CreateFacts, FailureClass, Observation, Phase, Sandbox, SandboxRef, Stage, Verdict,
+    AgentRecord, Completion, CreateFacts, FailureClass, Observation, Phase, ReplayRecord, Sandbox, SandboxRef, Stage,
+    Verdict,
 };
 use sandbox_bench_datasets::patch::Direction;
 use sandbox_bench_datasets::task::Verifier;
@@ -33,6 +34,10 @@ pub struct Findings {
     pub proof: Option<ConditionProof>,
     /// How the solver ended.
     pub solver: Option<Completion>,
+    /// What the model did.
+    pub agent: Option<AgentRecord>,
+    /// How the repetition of a recording went.
+    pub replay: Option<ReplayRecord>,
     /// How the verifier ended.
     pub verifier: Option<Completion>,
     /// The verdict.
@@ -84,7 +89,7 @@ impl<'a> Work<'a> {
         rec.phase(Phase::Inputs, inputs(&bench)).await?;
         let hidden = rec.phase(Phase::Prepare, prepared(&bench, matches!(expected, Expected::Cold))).await?;
         if !matches!(self.context.solver, Solver::None) {
-            found.solver = rec.phase(Phase::Solve, solve::solve(&bench)).await?;
+            found.solver = rec.phase(Phase::Solve, solve::solve(&bench, found)).await?;
         }
         let ran = rec.phase(Phase::Verify, verify::verify(&bench, probe.root, &hidden)).await?;
         found.verifier = Some(ran.report.completion.clone());
@@ -92,7 +97,7 @@ impl<'a> Work<'a> {
         found.verdict = Some(verdict.clone());
         let call = self.calls.call(Stage::Verify, CONTROL_LIMIT);
         found.observation = sandbox.observe(&call).await.ok();
-        Ok(grade::failure(&verdict, found.solver.as_ref()))
+        Ok(grade::failure(&verdict, found.solver.as_ref(), found.agent.as_ref().map(|agent| agent.end)))
     }
 
     /// The working set for a sandbox.
@@ -105,11 +110,14 @@ impl<'a> Work<'a> {
             rec: self.rec,
             calls: self.calls,
             task: self.trial.task.as_ref(),
+            dataset: &self.trial.key.dataset,
+            model: self.trial.key.model.as_deref(),
             setup,
             materials: self.materials,
             sandbox,
             env,
             has_root: self.trial.backend.info().capabilities.root_user,
+            separate_streams: self.trial.backend.info().capabilities.separate_streams,
         })
     }
 }

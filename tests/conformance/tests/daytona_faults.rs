@@ -8,8 +8,8 @@ use sandbox_bench_conformance::check::same;
 use sandbox_bench_conformance::{Case, Check, Outcome, Stop, ensure, run_cases};
 use sandbox_bench_core::layers::{RetryPolicy, stack};
 use sandbox_bench_core::{
-    Backend, Call, Completion, Created, Destruction, Digest, Error, ErrorKind, ExecSpec, Grants, SandboxSpec,
-    SnapshotSpec, Source, Stream, Tag, TagQuery, TailSink,
+    Backend, Call, Completion, Created, Destruction, Digest, Error, ExecSpec, Grants, SandboxSpec, SnapshotSpec,
+    Source, Stream, Tag, TagQuery, TailSink,
 };
 use sandbox_bench_daytona::{Account, Credential, DaytonaConfig, connect_as};
 use sandbox_bench_emulators::daytona::{DaytonaOptions, Permission, Quota, start};

@@ -15,6 +15,18 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Bound of a command and of everything else that is waited for. Generous: other tests may have the machine.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
+/// Variables of the machine's that would change what commands do.
+const UNSET: [&str; 8] = [
+    "LOCAL_SNAPSHOT",
+    "DOCKER_SNAPSHOT",
+    "RUST_LOG",
+    "AI_GATEWAY_API_KEY",
+    "AI_GATEWAY_MODEL",
+    "OPENROUTER_API_KEY",
+    "OPENROUTER_MODEL",
+    "VERCEL_OIDC_TOKEN",
+];
+
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -74,7 +86,7 @@ impl Bench {
             .env("HOME", directory)
             .env("XDG_CACHE_HOME", directory.join("cache"))
             .env("XDG_STATE_HOME", directory.join("state"));
-        for variable in ["LOCAL_SNAPSHOT", "DOCKER_SNAPSHOT", "VERCEL_SNAPSHOT_ID", "RUST_LOG"] {
+        for variable in UNSET {
             command.env_remove(variable);
         }
         Self { line: line.to_owned(), command, unread: false }

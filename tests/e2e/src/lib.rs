@@ -5,6 +5,7 @@
 //! * [`command`], [`processes`]: running them, with a bound on every wait;
 //! * [`Emulator`]: an emulated vendor for the backends that are services;
 //! * [`task`]: small tasks that the tests write themselves;
+//! * [`gateway`]: a chat-completions server with a scripted model;
 //! * [`evidence`], [`recount`]: reading a run directory back, without the code that wrote it;
 //! * [`shown`]: texts as snapshots, with what differs from run to run taken out.
 #![allow(clippy::unwrap_used, reason = "a helper of tests: a surprise is a failed test")]
@@ -13,6 +14,7 @@ pub mod command;
 pub mod docker;
 mod emulator;
 pub mod evidence;
+pub mod gateway;
 pub mod processes;
 pub mod recount;
 pub mod shown;

@@ -1,6 +1,7 @@
 //! The binary as a user runs it.
 #![allow(clippy::unwrap_used)]
 
+mod agent;
 mod compare;
 mod dataset;
 mod daytona;
@@ -14,6 +15,8 @@ mod options;
 mod pipes;
 mod plan;
 mod prewarm;
+mod replay;
+mod sdk;
 mod solver;
 mod unavailable;
 mod usage;

@@ -77,3 +77,30 @@ fn a_forwarded_secret_reaches_the_solver_and_nothing_else() {
     }
     assert_eq!(world.run().json("manifest.json")["forwarded_env"], serde_json::json!(["E2E_SECRET"]));
 }
+
+#[test]
+fn tools_of_the_solver_are_installed_once_for_all_warm_trials() {
+    let world = World::new();
+    for name in ["one", "two"] {
+        let _ = world.task(name, WANTS_DONE);
+    }
+    let setup = "#!/bin/sh\nset -e\nmkdir -p /opt/agent\nprintf '#!/bin/sh\\necho done >done\\n' >/opt/agent/run\n\
+                 chmod +x /opt/agent/run\necho installed\n";
+    world.write("setup.sh", setup);
+    let run = "--backend local --dataset tasks --solver-setup setup.sh";
+    let _ = world.bench(&format!("prewarm {run}")).run().exits(0);
+    let solve = "--solver command:/opt/agent/run --condition cold,warm";
+    let _ = world.bench(&format!("run {run} {solve}")).run().exits(0);
+    let run = world.last_run();
+    let installed = |condition: &str| {
+        let attempts = run.attempts();
+        let of = attempts.iter().filter(|attempt| attempt.trial.condition.to_string() == condition);
+        of.filter(|attempt| attempt.outputs.iter().any(|output| output.name == "solver set-up.stdout")).count()
+    };
+    assert_eq!((installed("cold"), installed("warm")), (2, 0));
+    assert!(run.json("manifest.json")["plan"]["solver_setup"].is_string());
+    // Another script is another environment.
+    world.write("setup.sh", "#!/bin/sh\nexit 7\n");
+    let outcome = world.bench("run --backend local --dataset tasks --solver-setup setup.sh --task one").run().exits(3);
+    assert!(outcome.stderr.contains("solver set-up: exit code 7"), "{}", outcome.stderr);
+}
