@@ -43,7 +43,7 @@ impl Adapter for Emulated {
     async fn connect(&self, _: &Call) -> Result<Arc<dyn Backend>> {
         let variable =
             |name: &str| self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
-        connect_with(&VercelConfig::default(), &variable)
+        connect_with(&VercelConfig::default(), variable)
     }
 
     fn source(&self) -> Source {

@@ -16,9 +16,10 @@ use rustix::process::{Pid, Signal, kill_process};
 pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// Variables of the machine's that would change what commands do.
-const UNSET: [&str; 8] = [
+const UNSET: [&str; 9] = [
     "LOCAL_SNAPSHOT",
     "DOCKER_SNAPSHOT",
+    "VERCEL_SNAPSHOT_ID",
     "RUST_LOG",
     "AI_GATEWAY_API_KEY",
     "AI_GATEWAY_MODEL",

@@ -64,7 +64,7 @@ impl Scripted {
         let ids = [("VERCEL_TOKEN", TOKEN), ("VERCEL_TEAM_ID", "team_t"), ("VERCEL_PROJECT_ID", "prj_p")];
         let variable = |name: &str| ids.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         let config = VercelConfig { api_url: Some(url), ..VercelConfig::default() };
-        Self { stage, backend: connect_with(&config, &variable).unwrap() }
+        Self { stage, backend: connect_with(&config, variable).unwrap() }
     }
 
     /// How often this was asked.
@@ -97,8 +97,8 @@ async fn serve(State(stage): State<Arc<Mutex<Stage>>>, request: Request) -> Resp
     if path.ends_with("/cmd") && head.method == "POST" {
         let body: Value = serde_json::from_slice(&body).unwrap();
         let frame = body["args"].as_array().unwrap().iter().filter_map(Value::as_str);
-        let frame = frame.filter(|text| text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit()));
-        if let Some(frame) = frame.last() {
+        let mut frame = frame.filter(|text| text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit()));
+        if let Some(frame) = frame.next_back() {
             stage.frame = frame.to_owned();
         }
     }
