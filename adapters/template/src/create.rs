@@ -13,10 +13,10 @@ use sandbox_bench_kit::wait::{bounded, uncancelled, winding_up};
 use crate::client::{Api, answer};
 use crate::labels::{Labels, parse_artifact_name};
 use crate::wire::{Create, Sandbox};
-use crate::{destroy, error};
+use crate::{destroy, error, labels};
 
-/// How long the answer is awaited when the caller has cancelled: what was made must be known to be taken back.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How long the answer is awaited after the caller has cancelled: what was made must be known to be taken back.
+const CANCEL_GRACE: Duration = Duration::from_secs(8);
 /// Time to look for, or to take back, what a failed or cancelled create has made.
 const AFTERMATH_LIMIT: Duration = Duration::from_secs(6);
 /// REPLACE: where commands start that name no directory.
@@ -29,15 +29,22 @@ pub(crate) async fn create(api: &Api, call: &Call, spec: &SandboxSpec) -> Result
     // The last moment at which nothing is lost by giving up.
     bounded(call, &what, std::future::ready(())).await?;
     let request = api.request(Method::POST, &["sandboxes"]).json(&body);
-    let answered = answer::<Sandbox>(&uncancelled(call, ANSWER_LIMIT), &what, Effect::Once, request).await;
+    let patient = uncancelled(call, call.remaining());
+    let given_up = async {
+        call.cancel.cancelled().await;
+        tokio::time::sleep(CANCEL_GRACE).await;
+    };
+    let answered = tokio::select! {
+        answered = answer::<Sandbox>(&patient, &what, Effect::Once, request) => answered,
+        () = given_up => Err(Error::new(ErrorKind::Transport, format!("{what}: cancelled, and not answered"))),
+    };
     let made = match answered {
         Ok(made) => made,
-        // The answer was lost. What came of the request is there under its name, or nothing may be known of it.
+        // The answer was lost: what came of the request is there under its name.
         Err(error) if error::unanswered(&error) => {
-            match api.sandbox(&winding_up(call, AFTERMATH_LIMIT), &body.name).await {
-                Ok(Some(made)) if Labels::read(&made.labels).is_some_and(|labels| labels.tag == spec.tag) => made,
-                _ => return Err(error::uncertain(&what, &spec.tag, error)),
-            }
+            let found = api.sandbox(&winding_up(call, AFTERMATH_LIMIT), body.name).await.ok().flatten();
+            let found = found.filter(|found| labels::carry(&found.labels, &spec.tag));
+            found.ok_or_else(|| error::uncertain(&what, &spec.tag, error))?
         }
         Err(error) => return Err(error),
     };

@@ -7,8 +7,7 @@ use sandbox_bench_core::{Call, Destruction, Error, Result, Tag};
 use sandbox_bench_kit::http::Effect;
 
 use crate::client::{Api, ask};
-use crate::error;
-use crate::labels::Labels;
+use crate::{error, labels};
 
 /// Pause between two looks at a sandbox that goes.
 const POLL: Duration = Duration::from_millis(50);
@@ -17,7 +16,7 @@ const POLL: Duration = Duration::from_millis(50);
 pub(crate) async fn destroy(api: &Api, call: &Call, tag: &Tag) -> Result<Destruction> {
     let (name, what) = (tag.as_str(), format!("sandbox {tag}: delete"));
     let Some(found) = api.sandbox(call, name).await? else { return Ok(Destruction::Confirmed) };
-    if !Labels::read(&found.labels).is_some_and(|labels| labels.tag == *tag) {
+    if !labels::carry(&found.labels, tag) {
         return Err(Error::invalid(format!("sandbox {name} does not carry our tag; it is not deleted")));
     }
     let gone = async {

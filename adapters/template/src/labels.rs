@@ -48,6 +48,11 @@ impl Labels {
     }
 }
 
+/// True if a sandbox with these labels is the one of this tag.
+pub(crate) fn carry(labels: &BTreeMap<String, String>, tag: &Tag) -> bool {
+    labels.get(TAG).is_some_and(|text| text == tag.as_str())
+}
+
 /// The name of a snapshot, which has no labels: `TAG.FINGERPRINT`, the latter in 64 hexadecimal digits.
 pub(crate) fn artifact_name(tag: &Tag, fingerprint: &Digest) -> String {
     format!("{tag}.{}", fingerprint.hex())

@@ -1,5 +1,5 @@
-//! The adapter to copy: complete, for an example service that only `tests/emulators` has. `scripts/new-adapter NAME` makes
-//! one of your own of it, `docs/adding-an-adapter.md` says what to do then.
+//! REPLACE this page. The adapter to copy: complete, for an example service that only `tests/emulators` has.
+//! `scripts/new-adapter NAME` makes one of your own of it, `docs/adding-an-adapter.md` says what to do then.
 //!
 //! `REPLACE` marks what is the example service's. All else is what the contract asks of every adapter.
 

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use futures_util::TryStreamExt;
+use bytes::Bytes;
+use futures_util::{Stream, TryStreamExt};
 use reqwest::{Body, Method};
 use sandbox_bench_core::{Call, Downloaded, Error, ErrorKind, Input, Result, UploadProof, Uploaded};
 use sandbox_bench_kit::archive;
@@ -40,15 +41,30 @@ pub(crate) async fn download(
     (to, limit): (&Path, u64),
 ) -> Result<Downloaded> {
     let what = guest.what(&format!("download of {from}"));
+    let done = match ask_for(guest, call, &what, from).await {
+        Ok(chunks) => archive::receive(call, &what, chunks, (to, limit)).await,
+        Err(error) => Err(error),
+    };
+    if done.is_err() {
+        // Best effort: the error at hand says more than a failure to clean up.
+        let _ = tokio::fs::remove_file(to).await;
+    }
+    done
+}
+
+async fn ask_for(
+    guest: Guest<'_>,
+    call: &Call,
+    what: &str,
+    from: &str,
+) -> Result<impl Stream<Item = Result<Bytes>> + use<>> {
     let path = format!("/{}", archive::relative(from)?.display());
     let request = guest.api.of(Method::GET, guest.name, &["files"]).query(&[("path", path)]);
-    let answer = match ask(call, &what, Effect::Idempotent, request).await? {
-        Ok(answer) => answer,
-        // No such path, or no such sandbox any more.
-        Err(refusal) => return Err(error::refused(&what, Effect::Idempotent, &refusal)),
-    };
-    let cut = |e: reqwest::Error| {
+    let answer = ask(call, what, Effect::Idempotent, request).await?;
+    // No such path, or no such sandbox any more.
+    let answer = answer.map_err(|refusal| error::refused(what, Effect::Idempotent, &refusal))?;
+    let what = what.to_owned();
+    Ok(answer.bytes_stream().map_err(move |e| {
         Error::new(ErrorKind::Unavailable, format!("{what}: the connection failed")).because(e.without_url())
-    };
-    archive::receive(call, &what, answer.bytes_stream().map_err(cut), (to, limit)).await
+    }))
 }

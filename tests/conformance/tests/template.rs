@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use sandbox_bench_conformance::{Adapter, Pace, run_adapter};
 use sandbox_bench_core::{Backend, Call, Result, Source};
 use sandbox_bench_emulators::machine::MachineOptions;
-use sandbox_bench_emulators::{Emulation, Listener, Machines, Server, Timing, template};
+use sandbox_bench_emulators::{Emulation, Listener, Machines, Server, Timing};
 use sandbox_bench_template::{TemplateConfig, connect, connect_with};
 
 /// Limit for ending the emulator.
@@ -58,7 +58,7 @@ impl Adapter for Emulated {
 async fn serve() -> anyhow::Result<Server> {
     let options = MachineOptions { host_network: true, ..MachineOptions::default() };
     let emulation = Emulation::new(Machines::open(options).await?, Timing::default());
-    Ok(template::start(Listener::bind(0).await?, Arc::new(emulation), KEY))
+    Ok(sandbox_bench_emulators::template::start(Listener::bind(0).await?, Arc::new(emulation), KEY))
 }
 
 /// What a correct client does not leave, and does not do.
