@@ -58,6 +58,37 @@ pub struct Manifest {
     /// Base URL of the gateway that the models are behind, without credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_gateway: Option<String>,
+    /// Tasks that are not valid and were left out, with what is wrong.
+    #[serde(default, skip_serializing_if = "Listing::is_empty")]
+    pub left_out: Listing,
+}
+
+/// How many there are, and the first of them in words.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Listing {
+    /// All of them.
+    pub count: u64,
+    /// The first of them, [`Listing::KEPT`] at most.
+    pub first: Vec<String>,
+}
+
+impl Listing {
+    /// Most that are told in words.
+    pub const KEPT: usize = 100;
+
+    /// Adds one.
+    pub fn add(&mut self, words: impl FnOnce() -> String) {
+        self.count = self.count.saturating_add(1);
+        if self.first.len() < Self::KEPT {
+            self.first.push(words());
+        }
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
 }
 
 /// The machine that ran the harness.

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     TerminalBench1,
     /// Bundled data, keyed by the packed bytes.
     Bundled,
+    /// The environment that a repository's manifest describes, keyed by what it is made from.
+    Environment,
 }
 
 impl Kind {
@@ -31,6 +33,7 @@ impl Kind {
             Self::Normalized => "normalized-1",
             Self::TerminalBench1 => "terminal-bench-1",
             Self::Bundled => "bundled-1",
+            Self::Environment => "environments-1",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Writing a data set in another container.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,8 @@ pub enum Target {
 pub struct Converted {
     /// Tasks written.
     pub tasks: u64,
+    /// Tasks left out.
+    pub left_out: u64,
     /// Files written, or the directory that holds the task directories.
     pub written: Vec<PathBuf>,
 }
@@ -59,6 +62,11 @@ pub fn convert(
     out: &Path,
     mut problem: impl FnMut(Problem),
 ) -> Result<Converted, ConvertError> {
+    let mut left_out = 0;
+    let mut problem = |found| {
+        left_out += 1;
+        problem(found);
+    };
     let mut output = Output { out, target, tasks: None, bugs: None, count: 0 };
     for entry in dataset.entries() {
         let entry = match entry {
@@ -80,7 +88,7 @@ pub fn convert(
             Err(found) => problem(found),
         }
     }
-    output.finish()
+    output.finish().map(|converted| Converted { left_out, ..converted })
 }
 
 struct Output<'a> {
@@ -149,8 +157,9 @@ impl Output<'_> {
 
     /// Copies the directory that stands for a SWE-smith image, once.
     fn environment(&self, task: &Task) -> Result<(), ConvertError> {
-        let ImageSpec::Dockerfile { context, .. } = &task.environment.image else { return Ok(()) };
-        let Some(key) = context.root.file_name() else { return Ok(()) };
+        // Where images come first, the environment says that they can be had.
+        let ImageSpec::Dockerfile { manifest, context, .. } = &task.environment.image else { return Ok(()) };
+        let Some(key) = manifest.as_ref().map(OsStr::new).or(context.root.file_name()) else { return Ok(()) };
         let to = self.out.join("environments").join(key);
         if to.exists() { Ok(()) } else { self.copy(&context.root, &to) }
     }
@@ -167,7 +176,7 @@ impl Output<'_> {
     }
 
     fn finish(self) -> Result<Converted, ConvertError> {
-        let mut converted = Converted { tasks: self.count, written: Vec::new() };
+        let mut converted = Converted { tasks: self.count, ..Converted::default() };
         if self.target == Target::Directories {
             converted.written.push(self.out.to_owned());
         }

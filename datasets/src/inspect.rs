@@ -75,7 +75,7 @@ pub fn inspect(dataset: &Dataset, entry: &TaskEntry) -> Result<Inspection, Probl
         file: entry.file().display().to_string(),
         image: image(&task),
         recipe_steps: recipe.map(|recipe| recipe.steps.len()),
-        recipe_unsupported: recipe.and_then(|recipe| recipe.unsupported.clone()),
+        recipe_unsupported: recipe.and_then(|recipe| recipe.unsupported.as_ref().map(ToString::to_string)),
         workdir: workdir(&task),
         variables: task.environment.env.keys().cloned().collect(),
         network: network.into_iter().map(|(phase, policy)| (phase.to_owned(), policy.clone())).collect(),
@@ -102,6 +102,7 @@ pub fn inspect(dataset: &Dataset, entry: &TaskEntry) -> Result<Inspection, Probl
 fn image(task: &Task) -> String {
     match &task.environment.image {
         ImageSpec::Image(name) => name.clone(),
+        ImageSpec::Dockerfile { manifest: Some(key), recipe, .. } => format!("manifest of {key} on {}", recipe.from),
         ImageSpec::Dockerfile { recipe, .. } => format!("Dockerfile from {}", recipe.from),
         ImageSpec::Base => "any base".to_owned(),
     }

@@ -21,7 +21,9 @@
 //!
 //! `environments/<repository key>/` beside a SWE-smith row file (or below [`OpenOptions::environments`]) holds a
 //! `Dockerfile` with its context that stands for the repository's published image, and optionally `environment.toml`
-//! with `workdir`, `test_command`, `timeout_sec` and `parser = "pytest"`.
+//! with `workdir`, `test_command`, `timeout_sec`, `parser = "pytest"` and `[resources]`. `swesmith_env_manifests.json` there
+//! (or a file that [`OpenOptions::environments`] names) describes repositories as data: Python version, system packages,
+//! source at a commit, install commands, pins.
 
 mod archive;
 mod bundled;

@@ -85,8 +85,18 @@ pub struct Recipe {
     pub steps: Vec<RecipeStep>,
     /// Working directory after the last step, if one was set.
     pub workdir: Option<String>,
-    /// Why the Dockerfile cannot be replayed, with the line; none if it can.
-    pub unsupported: Option<String>,
+    /// Why the Dockerfile cannot be replayed; none if it can.
+    pub unsupported: Option<Unreplayable>,
+}
+
+/// Why a Dockerfile cannot be replayed in a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct Unreplayable {
+    /// Line in the Dockerfile, from 1.
+    pub line: u32,
+    /// What of it cannot be replayed.
+    pub why: String,
 }
 
 /// What a task's sandbox starts from.
@@ -96,6 +106,8 @@ pub enum ImageSpec {
     Image(String),
     /// A Dockerfile with its context.
     Dockerfile {
+        /// The repository whose manifest it was generated from; none for a Dockerfile of the task's own.
+        manifest: Option<String>,
         /// The context directory.
         context: FileSet,
         /// The Dockerfile's path inside it.

@@ -71,6 +71,7 @@ pub(crate) fn manifest(conditions: &[Condition], tasks: u64) -> Manifest {
         trials: 2 * conditions.len() as u64 * tasks,
         forwarded_env: Vec::new(),
         model_gateway: None,
+        left_out: Default::default(),
     }
 }
 

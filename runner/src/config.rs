@@ -1,10 +1,14 @@
-//! `bench.toml`: settings of the backends. What the command line says wins.
+//! `bench.toml`: settings of the backends. What the command line says wins. Described for users in
+//! `docs/configuration.md`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use sandbox_bench_registry::KNOWN;
 use serde::Deserialize;
+
+use crate::bases::Bases;
 
 /// The configuration file that is read when it lies in the current directory.
 pub const DEFAULT_FILE: &str = "bench.toml";
@@ -15,6 +19,8 @@ pub const DEFAULT_FILE: &str = "bench.toml";
 pub struct Config {
     /// Settings by backend name; each adapter's README lists its own.
     pub backend: BTreeMap<String, toml::Table>,
+    /// What stands in for images, by backend name.
+    pub recipes: BTreeMap<String, Bases>,
     /// The file that it was read from.
     #[serde(skip)]
     pub file: Option<PathBuf>,
@@ -33,6 +39,13 @@ impl Config {
         };
         let text = std::fs::read_to_string(&path).with_context(|| format!("configuration {}", path.display()))?;
         let config: Self = toml::from_str(&text).with_context(|| format!("configuration {}", path.display()))?;
+        for name in config.backend.keys().chain(config.recipes.keys()) {
+            if KNOWN.iter().all(|known| known.name != name) {
+                let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+                let names = names.join(", ");
+                bail!("configuration {}: unknown backend {name:?} (known backends: {names})", path.display());
+            }
+        }
         Ok(Self { file: Some(path), ..config })
     }
 

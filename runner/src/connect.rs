@@ -36,19 +36,27 @@ pub async fn connect(names: &[String], config: &Config, run: &str) -> Result<Bac
     Ok(backends)
 }
 
-/// Connects to one backend.
+/// Connects to one backend and has it checked.
 ///
 /// # Errors
 /// What connecting or its preflight fails with.
 pub async fn connect_one(name: &str, config: &Config, run: &str) -> sandbox_bench_core::Result<Arc<dyn Backend>> {
     let call = call(run);
-    let backend = sandbox_bench_registry::connect(name, &config.backend(name), &call).await?;
-    let backend = stack(backend, RetryPolicy::default());
+    let backend = open(name, config, &call).await?;
     let preflight = backend.preflight(&call).await?;
     for warning in preflight.warnings {
         tracing::info!(backend = name, warning, "preflight");
     }
     Ok(backend)
+}
+
+/// Connects to one backend, and checks nothing more.
+///
+/// # Errors
+/// What connecting fails with.
+pub async fn open(name: &str, config: &Config, call: &Call) -> sandbox_bench_core::Result<Arc<dyn Backend>> {
+    let backend = sandbox_bench_registry::connect(name, &config.backend(name), call).await?;
+    Ok(stack(backend, RetryPolicy::default()))
 }
 
 /// A call for looking at a backend: it may place nothing.

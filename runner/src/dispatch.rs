@@ -232,7 +232,7 @@ impl Dispatcher<'_> {
         self.context.journal.commit(Event::AttemptFinished { attempt: Box::new(attempt.clone()) }).await?;
         self.passes += u64::from(attempt.accepted());
         self.spent_usd += attempt.agent.as_ref().and_then(|agent| agent.spend.usd()).unwrap_or(0.0);
-        self.progress.finished(&attempt);
+        self.progress.finished(&attempt, other_way);
         if again {
             let queue = self.queues.entry(waiting.key.backend.clone()).or_default();
             queue.push_front(Waiting { attempt: waiting.attempt + 1, ..waiting });

@@ -1,7 +1,7 @@
 //! Decides, before anything is spent, how a task's environment is made on a backend — or why it cannot be.
 //!
-//! Faithful by default: the task's own image or Dockerfile where the backend can, else its recipe replayed on the
-//! backend's general base. Where a task names several, all ways are kept, best first: that an image cannot be had shows
+//! Faithful by default: the task's own image or Dockerfile where the backend can, else its recipe replayed on what the
+//! configuration names in place of its image, or on the backend's general base. Where a task names several, all ways are kept, best first: that an image cannot be had shows
 //! only when it is tried. Which way was taken is part of the evidence.
 
 use std::collections::BTreeMap;
@@ -12,8 +12,10 @@ use sandbox_bench_core::evidence::EnvironmentWay;
 use sandbox_bench_core::{BackendInfo, Capabilities, Digest, NetworkPolicy, Requirement, Source};
 use sandbox_bench_datasets::task::{Environment, FileSet, ImageSpec, Recipe, RecipeStep, Task};
 
+use crate::bases::Bases;
+
 /// Image that stands for "any Linux userland" on backends that start from images.
-const GENERAL_IMAGE: &str = "debian:bookworm-slim";
+pub const GENERAL_IMAGE: &str = "debian:bookworm-slim";
 
 /// How a task runs on one backend.
 #[derive(Debug, Clone)]
@@ -54,41 +56,47 @@ impl Setup {
     }
 }
 
-/// The ways for `task` on `backend`, best first; there is at least one.
+/// The ways for `task` on `backend`, best first; there is at least one. `bases` says what stands in for images there.
 ///
 /// # Errors
 /// Why the task is unavailable there, as a sentence for the user.
-pub fn choose(task: &Task, backend: &BackendInfo) -> Result<Vec<Setup>, String> {
+pub fn choose(task: &Task, backend: &BackendInfo, bases: &Bases) -> Result<Vec<Setup>, String> {
     check_requirements(task, backend)?;
     let environment = &task.environment;
-    let best = setup(&environment.image, task, backend);
-    let others = environment.alternatives.iter().filter_map(|image| setup(image, task, backend).ok());
+    let best = setup(&environment.image, task, backend, bases);
+    let others = environment.alternatives.iter().filter_map(|image| setup(image, task, backend, bases).ok());
     match best {
         Ok(best) => Ok(std::iter::once(best).chain(others).collect()),
         Err(why) => Some(others.collect::<Vec<_>>()).filter(|others| !others.is_empty()).ok_or(why),
     }
 }
 
-fn setup(image: &ImageSpec, task: &Task, backend: &BackendInfo) -> Result<Setup, String> {
+fn setup(image: &ImageSpec, task: &Task, backend: &BackendInfo, bases: &Bases) -> Result<Setup, String> {
     let capabilities = &backend.capabilities;
     let environment = &task.environment;
     let mut setup = match image {
-        ImageSpec::Image(image) => from_image(image, capabilities)?,
-        ImageSpec::Dockerfile { context, dockerfile, recipe } => {
+        ImageSpec::Image(image) => from_image(image, capabilities, bases)?,
+        ImageSpec::Dockerfile { manifest, context, dockerfile, recipe } => {
             if capabilities.dockerfile {
                 let source = Source::Dockerfile {
                     context: context.root.clone(),
                     dockerfile: dockerfile.clone(),
                     fingerprint: environment.fingerprint.clone(),
                 };
-                let asked = format!("Dockerfile {}", environment.fingerprint.short(12));
+                let of = manifest.as_ref().map_or_else(String::new, |key| format!("manifest of {key}, "));
+                let asked = format!("{of}Dockerfile {}", environment.fingerprint.short(12));
                 plain(EnvironmentWay::Dockerfile, source, asked)
             } else {
-                from_recipe(recipe, context, capabilities)?
+                let of = manifest.as_ref().map_or_else(
+                    || format!("recipe of {}", recipe.from),
+                    |key| format!("manifest of {key}, recipe of {}", recipe.from),
+                );
+                let start = from_image(&recipe.from, capabilities, bases);
+                from_recipe(recipe, context, &of, start)?
             }
         }
         ImageSpec::Base if capabilities.base => on_base(capabilities),
-        ImageSpec::Base => from_image(GENERAL_IMAGE, capabilities)?,
+        ImageSpec::Base => from_image(GENERAL_IMAGE, capabilities, bases)?,
     };
     setup.env.extend(environment.env.iter().map(|(k, v)| (k.clone(), v.clone())));
     setup.workdir = environment.workdir.clone().or(setup.workdir);
@@ -151,9 +159,18 @@ fn plain(way: EnvironmentWay, source: Source, asked: String) -> Setup {
     }
 }
 
-fn from_image(image: &str, capabilities: &Capabilities) -> Result<Setup, String> {
+fn from_image(image: &str, capabilities: &Capabilities, bases: &Bases) -> Result<Setup, String> {
+    let source = |image: &str| Source::Image(image.to_owned());
     match capabilities.missing(&Requirement::Image(image.to_owned())) {
-        None => Ok(plain(EnvironmentWay::Image, Source::Image(image.to_owned()), image.to_owned())),
+        None => Ok(plain(EnvironmentWay::Image, source(image), image.to_owned())),
+        Some(_) if let Some(stand_in) = bases.stand_in(image) => match stand_in {
+            Bases::GENERAL if capabilities.base => Ok(on_base(capabilities)),
+            Bases::GENERAL => Err(format!("{image} is mapped to the backend's base, and it has none")),
+            stand_in => match capabilities.missing(&Requirement::Image(stand_in.to_owned())) {
+                None => Ok(plain(EnvironmentWay::Recipe, source(stand_in), stand_in.to_owned())),
+                Some(why) => Err(format!("{image} is mapped to {stand_in}, but the backend {why}")),
+            },
+        },
         Some(_) if capabilities.base => {
             check_base(image, capabilities)?;
             Ok(on_base(capabilities))
@@ -162,13 +179,14 @@ fn from_image(image: &str, capabilities: &Capabilities) -> Result<Setup, String>
     }
 }
 
-fn from_recipe(recipe: &Recipe, context: &FileSet, capabilities: &Capabilities) -> Result<Setup, String> {
+/// The recipe `of` something, replayed on what `start` says.
+fn from_recipe(recipe: &Recipe, context: &FileSet, of: &str, start: Result<Setup, String>) -> Result<Setup, String> {
     if let Some(why) = &recipe.unsupported {
         return Err(format!("the backend cannot build a Dockerfile, and this one cannot be replayed: {why}"));
     }
-    let mut setup = from_image(&recipe.from, capabilities)?;
+    let mut setup = start?;
     setup.way = EnvironmentWay::Recipe;
-    setup.asked = format!("recipe of {} on {}", recipe.from, setup.asked);
+    setup.asked = format!("{of} on {}", setup.asked);
     for step in &recipe.steps {
         match step {
             RecipeStep::Env { name, value } => {
@@ -204,7 +222,8 @@ fn check_base(image: &str, capabilities: &Capabilities) -> Result<(), String> {
         "alpine" | "busybox" | "debian" | "fedora" | "ubuntu" | "ubuntu-24-04" => return Ok(()),
         _ => {
             return Err(format!(
-                "the backend cannot start from the image {image}, and its base does not stand in for it"
+                "the backend cannot start from the image {image}, and nothing stands in for it ([recipes] of bench.toml \
+                 may say what does)"
             ));
         }
     };
@@ -268,18 +287,36 @@ mod tests {
 
     #[test]
     fn an_image_is_taken_as_it_is_where_the_backend_can() {
-        let setup = from_image("python:3.11-slim", &caps(true, true)).unwrap();
+        let setup = from_image("python:3.11-slim", &caps(true, true), &Bases::default()).unwrap();
         assert_eq!((setup.way, setup.source), (EnvironmentWay::Image, Source::Image("python:3.11-slim".into())));
     }
 
     #[test]
     fn a_base_stands_in_only_for_images_whose_command_it_has() {
         let caps = caps(false, true);
+        let from_image = |image: &str, caps: &Capabilities| from_image(image, caps, &Bases::default());
         assert_eq!(from_image("docker.io/library/python:3.11-slim", &caps).unwrap().source, Source::Base);
         assert_eq!(from_image("debian:bookworm-slim", &caps).unwrap().source, Source::Base);
         assert!(from_image("node:20", &caps).unwrap_err().contains("no node"));
         assert!(from_image("example.org/team/special:1", &caps).is_err());
         assert!(from_image("debian:bookworm-slim", &self::caps(false, false)).is_err());
+    }
+
+    #[test]
+    fn the_configuration_says_what_stands_in_for_an_image_that_the_backend_cannot_start_from() {
+        let bases: Bases =
+            toml::from_str("\"node:2*\" = \"node22\"\n\"example.org/*\" = \"base\"\n\"ruby:3\" = \"gone\"").unwrap();
+        let caps = Capabilities { mapped_images: vec!["node22".into()], ..caps(false, true) };
+        let node = from_image("node:20", &caps, &bases).unwrap();
+        assert_eq!((node.way, node.source), (EnvironmentWay::Recipe, Source::Image("node22".into())));
+        assert_eq!(from_image("example.org/team/special:1", &caps, &bases).unwrap().source, Source::Base);
+        assert!(from_image("ruby:3", &caps, &bases).unwrap_err().contains("mapped to gone"));
+        let own = Capabilities { images: true, ..caps };
+        assert_eq!(
+            from_image("node:20", &own, &bases).unwrap().way,
+            EnvironmentWay::Image,
+            "its own image is faithful"
+        );
     }
 
     #[test]

@@ -7,10 +7,12 @@
 //! * `progress`: what a person sees meanwhile.
 
 mod agent;
+mod bases;
 pub mod cli;
 mod config;
 mod connect;
 mod dispatch;
+mod doctor;
 mod environment;
 mod exit;
 mod host;

@@ -9,10 +9,19 @@ use sandbox_bench_core::{Backend, Digest};
 use sandbox_bench_datasets::task::Task;
 use sandbox_bench_datasets::{Dataset, Problem, TaskEntry};
 
+use crate::bases::Bases;
 use crate::environment::{self, Setup};
 use crate::plan::TaskName;
 use crate::solver::Solver;
 use crate::ways::Missing;
+
+/// Where the plan's tasks are to run.
+pub struct Targets<'a> {
+    /// The backends, by name.
+    pub backends: &'a BTreeMap<String, Arc<dyn Backend>>,
+    /// What stands in for images there, by backend name.
+    pub bases: &'a BTreeMap<String, Bases>,
+}
 
 /// One task of the plan.
 pub struct PlannedTask {
@@ -36,16 +45,19 @@ impl PlannedTask {
     pub fn new(
         dataset: &Arc<Dataset>,
         entry: TaskEntry,
-        backends: &BTreeMap<String, Arc<dyn Backend>>,
+        on: &Targets<'_>,
         solver: &Solver,
         install: Option<&Bytes>,
     ) -> Result<Self, Problem> {
         let task = dataset.load(&entry)?;
-        let ways = backends
+        let none = Bases::default();
+        let ways = on
+            .backends
             .iter()
             .map(|(name, backend)| {
+                let bases = on.bases.get(name).unwrap_or(&none);
                 let ways = solvable(dataset.name(), &task, solver, backend.as_ref())
-                    .and_then(|()| environment::choose(&task, backend.info()));
+                    .and_then(|()| environment::choose(&task, backend.info(), bases));
                 (name.clone(), ways.map(|ways| ways.into_iter().map(|way| Arc::new(way.installing(install))).collect()))
             })
             .collect();

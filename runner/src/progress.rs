@@ -75,8 +75,8 @@ impl Progress {
         }
     }
 
-    /// A trial's attempt is over.
-    pub fn finished(&self, attempt: &Attempt) {
+    /// A trial's attempt is over; if a further one follows, then perhaps in another way to the environment.
+    pub fn finished(&self, attempt: &Attempt, other_way: bool) {
         let mut state = self.state();
         if attempt.last {
             state.done += 1;
@@ -103,7 +103,11 @@ impl Progress {
             None if self.shared.lines => self.say(&format!("{place}: accepted in {}", seconds(attempt.total_us))),
             None => {}
             Some(failure) => {
-                let again = if attempt.last { "" } else { " (will be repeated)" };
+                let again = match (attempt.last, other_way) {
+                    (true, _) => "",
+                    (false, true) => " (goes on with another way to the environment)",
+                    (false, false) => " (will be repeated)",
+                };
                 let class = Style::new().for_stderr().red().apply_to(failure.class);
                 self.say(&format!("{place}: {class}: {}{again}", gist(&failure.message)));
             }

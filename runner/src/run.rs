@@ -9,7 +9,7 @@ use bytes::Bytes;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use jiff::Timestamp;
 use sandbox_bench_core::digest::Hasher;
-use sandbox_bench_core::evidence::{DatasetRecord, Event, Manifest, PlanSettings, SCHEMA_VERSION, TrialKey};
+use sandbox_bench_core::evidence::{DatasetRecord, Event, Listing, Manifest, PlanSettings, SCHEMA_VERSION, TrialKey};
 use sandbox_bench_core::{Backend, Condition, Digest};
 use sandbox_bench_datasets::{Dataset, Format, OpenOptions};
 use sandbox_bench_reports::{cost::RateCard, derived, files, summary::Summary};
@@ -25,7 +25,7 @@ use crate::journal::Journal;
 use crate::outputs::{OutputStore, Secrets};
 use crate::pack::PackCache;
 use crate::plan::{self, Matrix, Order, TaskName};
-use crate::planned::PlannedTask;
+use crate::planned::{PlannedTask, Targets};
 use crate::progress::Progress;
 use crate::solver::Solver;
 use crate::trial::{Context, Limits};
@@ -123,16 +123,25 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
     let mut names = Vec::new();
     let mut problems = Vec::new();
     let mut datasets = Vec::new();
-    for dataset in &request.tasks.datasets {
-        let dataset = Arc::new(open(dataset, &request.tasks)?);
-        let mut selected = read(&dataset, request, &backends, &mut problems)?;
+    let mut unmatched = Globs::new(&request.tasks.include)?;
+    let mut given: BTreeMap<String, &String> = BTreeMap::new();
+    for path in &request.tasks.datasets {
+        let dataset = Arc::new(open(path, &request.tasks)?);
+        if let Some(earlier) = given.insert(dataset.name().to_owned(), path) {
+            return Err(named_twice(dataset.name(), earlier, path));
+        }
+        let on = Targets { backends: &backends, bases: &config.recipes };
+        let selected = read(&dataset, request, &mut unmatched, &on, &mut problems)?;
         datasets.push(record(&dataset, &selected));
         names.extend(selected.iter().map(|task| task.name.clone()));
-        for task in selected.drain(..) {
-            if tasks.insert(task.name.clone(), Arc::new(task)).is_some() {
-                return Err(Fault::usage(anyhow!("the data set {} is named twice", dataset.name())));
-            }
-        }
+        tasks.extend(selected.into_iter().map(|task| (task.name.clone(), Arc::new(task))));
+    }
+    unmatched.check(request.tasks.limit.is_none() || tasks.is_empty())?;
+    if tasks.is_empty() {
+        return Err(Fault::usage(anyhow!(
+            "no task can be run: {}",
+            problems.first().map_or("none is named", String::as_str)
+        )));
     }
     let matrix = Matrix {
         backends: &request.backends,
@@ -143,6 +152,15 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
     };
     let trials = plan::expand(&matrix, request.order, request.seed);
     Ok(Plan { run, backends, tasks, trials, problems, datasets })
+}
+
+/// Trials are told apart by the name of their data set, so two of one name cannot be in one run.
+fn named_twice(name: &str, earlier: &str, path: &str) -> Fault {
+    Fault::usage(if earlier == path {
+        anyhow!("the data set {path} is named twice; name it once, and use --replicates to run its tasks again")
+    } else {
+        anyhow!("{earlier} and {path} are both called {name}; rename one of them, or run them one after the other")
+    })
 }
 
 /// Opens a data set.
@@ -159,25 +177,20 @@ pub fn open(name: &str, selection: &TaskSelection) -> Result<Dataset, Fault> {
 fn read(
     dataset: &Arc<Dataset>,
     request: &Request,
-    backends: &Backends,
+    globs: &mut Globs,
+    on: &Targets<'_>,
     problems: &mut Vec<String>,
 ) -> Result<Vec<PlannedTask>, Fault> {
-    let include = globs(&request.tasks.include)?;
     let mut selected = Vec::new();
-    let mut seen = Vec::new();
     let before = problems.len();
     for entry in dataset.entries() {
         if request.tasks.limit.is_some_and(|limit| selected.len() >= limit) {
             break;
         }
         let planned = entry.and_then(|entry| {
-            if seen.len() < 5 {
-                seen.push(entry.id.clone());
-            }
-            let wanted = include.as_ref().is_none_or(|globs| globs.is_match(&entry.id));
-            wanted
-                .then(|| PlannedTask::new(dataset, entry, backends, &request.solver, request.tasks.install.as_ref()))
-                .transpose()
+            let install = request.tasks.install.as_ref();
+            let wanted = globs.want(&entry.id);
+            wanted.then(|| PlannedTask::new(dataset, entry, on, &request.solver, install)).transpose()
         });
         match planned {
             Ok(Some(task)) => selected.push(task),
@@ -185,27 +198,56 @@ fn read(
             Err(problem) => problems.push(problem.to_string()),
         }
     }
-    if selected.is_empty() {
-        let why = if seen.is_empty() || problems.len() > before {
-            problems.get(before).cloned().unwrap_or_else(|| "it holds no task".into())
-        } else {
-            let globs = request.tasks.include.join(", ");
-            format!("no task id matches {globs}; there are, among others: {}", seen.join(", "))
-        };
+    if selected.is_empty() && request.tasks.include.is_empty() {
+        let why = problems.get(before).cloned().unwrap_or_else(|| "it holds no task".into());
         return Err(Fault::usage(anyhow!("data set {}: {why}", dataset.name())));
     }
     Ok(selected)
 }
 
-fn globs(patterns: &[String]) -> Result<Option<GlobSet>, Fault> {
-    if patterns.is_empty() {
-        return Ok(None);
+/// The globs of `--task`, and what came of each.
+struct Globs {
+    set: GlobSet,
+    /// The patterns, and whether a task was found for each.
+    patterns: Vec<(String, bool)>,
+    /// Ids that are there, the first of them.
+    seen: Vec<String>,
+}
+
+impl Globs {
+    fn new(patterns: &[String]) -> Result<Self, Fault> {
+        let mut builder = GlobSetBuilder::new();
+        for pattern in patterns {
+            builder.add(Glob::new(pattern).map_err(Fault::usage)?);
+        }
+        let set = builder.build().map_err(Fault::usage)?;
+        Ok(Self { set, patterns: patterns.iter().map(|pattern| (pattern.clone(), false)).collect(), seen: Vec::new() })
     }
-    let mut builder = GlobSetBuilder::new();
-    for pattern in patterns {
-        builder.add(Glob::new(pattern).map_err(Fault::usage)?);
+
+    /// True if the task is selected.
+    fn want(&mut self, id: &str) -> bool {
+        if self.seen.len() < 3 {
+            self.seen.push(id.to_owned());
+        }
+        let matches = self.set.matches(id);
+        for &index in &matches {
+            if let Some((_, found)) = self.patterns.get_mut(index) {
+                *found = true;
+            }
+        }
+        self.patterns.is_empty() || !matches.is_empty()
     }
-    builder.build().map(Some).map_err(Fault::usage)
+
+    /// Complains of globs that select nothing, if all tasks were looked at.
+    fn check(&self, complete: bool) -> Result<(), Fault> {
+        let vain: Vec<&str> =
+            self.patterns.iter().filter(|(_, found)| !found).map(|(pattern, _)| pattern.as_str()).collect();
+        if vain.is_empty() || !complete {
+            return Ok(());
+        }
+        let there = if self.seen.is_empty() { "no valid task".to_owned() } else { self.seen.join(", ") };
+        Err(Fault::usage(anyhow!("no task id matches {}; there are, among others: {there}", vain.join(", "))))
+    }
 }
 
 fn record(dataset: &Dataset, tasks: &[PlannedTask]) -> DatasetRecord {
@@ -230,7 +272,9 @@ pub fn cache_dir() -> Result<PathBuf, Fault> {
     Ok(base.join("sandbox-bench"))
 }
 
-fn new_run_id() -> String {
+/// A new id for a run.
+#[must_use]
+pub fn new_run_id() -> String {
     let random = uuid::Uuid::now_v7().simple().to_string();
     format!("{}-{}", Timestamp::now().strftime("%Y%m%d-%H%M%S"), &random[random.len() - 4..])
 }
@@ -329,6 +373,10 @@ fn manifest(request: &Request, plan: &Plan) -> Manifest {
             Solver::Agent(agent) => Some(agent.gateway.shown().to_owned()),
             _ => None,
         },
+        left_out: plan.problems.iter().fold(Listing::default(), |mut left_out, problem| {
+            left_out.add(|| problem.clone());
+            left_out
+        }),
     }
 }
 

@@ -47,6 +47,7 @@ mod tests {
     use sandbox_bench_datasets::{Dataset, OpenOptions};
 
     use super::*;
+    use crate::bases::Bases;
     use crate::environment;
 
     /// The ways of a task that names an image and has a Dockerfile too.
@@ -71,7 +72,7 @@ mod tests {
             architecture: "x86_64".into(),
             capabilities: Capabilities { network_public: true, ..capabilities },
         };
-        environment::choose(&task, &backend).unwrap().into_iter().map(Arc::new).collect()
+        environment::choose(&task, &backend, &Bases::default()).unwrap().into_iter().map(Arc::new).collect()
     }
 
     fn failure(class: FailureClass, phase: Phase) -> Failure {

@@ -49,22 +49,32 @@ impl Engine {
     }
 
     async fn open(host: &str, config: &DockerConfig, call: &Call) -> Result<Self> {
-        let what = format!("engine {host}");
-        let docker = client(host).map_err(|e| error::map(&what, e))?;
+        let what = format!("asking the engine at {host}{}", config.named_by(|name| std::env::var(name).ok()));
+        let docker = client(host, &what)?;
         let docker = request(call, &what, docker.negotiate_version()).await?;
         let system = request(call, &what, docker.info()).await?;
         Ok(Self { docker, endpoint: host.to_owned(), system, config: config.clone() })
     }
 }
 
-fn client(host: &str) -> Result<Docker, EngineError> {
-    if host.starts_with("tcp://") || host.starts_with("http://") {
-        Docker::connect_with_http(host, ANSWER_LIMIT_SECONDS, API_DEFAULT_VERSION)
-    } else if host.starts_with("unix://") {
-        Docker::connect_with_unix(host, ANSWER_LIMIT_SECONDS, API_DEFAULT_VERSION)
-    } else {
-        Err(EngineError::UnsupportedURISchemeError { uri: host.to_owned() })
-    }
+fn client(host: &str, what: &str) -> Result<Docker> {
+    let hint = match host.split_once("://").map(|(scheme, _)| scheme) {
+        Some("tcp" | "http") => {
+            let client = Docker::connect_with_http(host, ANSWER_LIMIT_SECONDS, API_DEFAULT_VERSION);
+            return client.map_err(|e| error::map(what, e));
+        }
+        Some("unix") => {
+            let client = Docker::connect_with_unix(host, ANSWER_LIMIT_SECONDS, API_DEFAULT_VERSION);
+            return client.map_err(|e| error::map(what, e));
+        }
+        Some("ssh") => {
+            "SSH is not spoken here: forward the socket with `ssh -nNT -L /tmp/docker.sock:/var/run/docker.sock HOST`, \
+             and set DOCKER_HOST=unix:///tmp/docker.sock"
+        }
+        Some("https") => "TLS is not spoken here: forward the engine's socket by SSH, and name it as unix:///path",
+        _ => "write unix:///path/to/docker.sock or tcp://host:port",
+    };
+    Err(Error::invalid(format!("{what}: an address of this kind is not supported")).hint(hint))
 }
 
 /// Sends one request: counted, and given up at the call's deadline or cancellation.
@@ -105,7 +115,21 @@ pub(crate) fn short(id: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn addresses_that_cannot_be_used_are_refused_with_the_way_out() {
+        for (host, says) in [
+            ("ssh://me@host", "ssh -nNT -L"),
+            ("https://host:2376", "TLS is not spoken"),
+            ("npipe:////./pipe/docker_engine", "unix:///path"),
+            ("docker.sock", "tcp://host:port"),
+        ] {
+            let error = client(host, "x").map(drop).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::InvalidRequest) && error.to_string().contains(says), "{error}");
+        }
+    }
 
     #[test]
     fn names_that_would_change_the_request_are_refused() {

@@ -57,6 +57,15 @@ pub enum PullPolicy {
 }
 
 impl DockerConfig {
+    /// Who named the engine, in words for an error; empty if it was looked for.
+    pub(crate) fn named_by(&self, variable: impl Fn(&str) -> Option<String>) -> &'static str {
+        match &self.host {
+            Some(_) => " (named by `host` of the configuration)",
+            None if variable("DOCKER_HOST").is_some_and(|value| !value.is_empty()) => " (named by DOCKER_HOST)",
+            None => "",
+        }
+    }
+
     /// The engines to try, in order. `variable` reads an environment variable.
     pub(crate) fn hosts(&self, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());

@@ -6,10 +6,18 @@ use std::io;
 use bollard::errors::Error as EngineError;
 use sandbox_bench_core::{Error, ErrorKind};
 
+/// What to do where no engine answers.
+const NOT_RUNNING: &str = "is the engine running there? start it, or correct DOCKER_HOST or `host` in bench.toml";
+
 /// The error for `what` ("container 3f2a…: start"), which failed with `error`.
 pub(crate) fn map(what: &str, error: EngineError) -> Error {
     let (kind, hint) = classify(&error);
-    let out = Error::new(kind, format!("{what} failed")).because(error);
+    let out = match &error {
+        // The client's own words name the client.
+        EngineError::HyperLegacyError { .. } => Error::new(kind, format!("{what} failed: {}", innermost(&error))),
+        EngineError::SocketNotFoundError(path) => Error::new(kind, format!("{what} failed: there is no socket {path}")),
+        _ => Error::new(kind, format!("{what} failed")).because(error),
+    };
     match hint {
         Some(hint) => out.hint(hint),
         None => out,
@@ -51,13 +59,11 @@ fn classify(error: &EngineError) -> (ErrorKind, Option<&'static str>) {
         | EngineError::URLEncodedError { .. }
         | EngineError::HttpClientError { .. }
         | EngineError::UnsupportedURISchemeError { .. } => (ErrorKind::InvalidRequest, None),
-        EngineError::SocketNotFoundError(_) => (ErrorKind::Unavailable, Some("is the Docker daemon running?")),
+        EngineError::SocketNotFoundError(_) => (ErrorKind::Unavailable, Some(NOT_RUNNING)),
         EngineError::HyperLegacyError { .. } if permission_denied(error) => {
             (ErrorKind::Credentials, Some("may you open the socket? add your user to its group or set DOCKER_HOST"))
         }
-        EngineError::HyperLegacyError { err } if err.is_connect() => {
-            (ErrorKind::Unavailable, Some("is the Docker daemon running?"))
-        }
+        EngineError::HyperLegacyError { err } if err.is_connect() => (ErrorKind::Unavailable, Some(NOT_RUNNING)),
         EngineError::HyperLegacyError { .. }
         | EngineError::HyperResponseError { .. }
         | EngineError::IOError { .. }
@@ -91,6 +97,15 @@ fn by_text(message: &str) -> Option<ErrorKind> {
     } else {
         None
     }
+}
+
+/// The last of an error's causes: what the system said.
+fn innermost(error: &EngineError) -> String {
+    let mut last: &(dyn StdError + 'static) = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
 }
 
 fn permission_denied(error: &EngineError) -> bool {

@@ -50,6 +50,11 @@ impl LocalBackend {
         for snapshot in engine.snapshots()?.into_iter().filter(|snapshot| expired(snapshot, now)) {
             engine.delete_snapshot(&snapshot.id).await?;
         }
+        if config.cache_days > 0 {
+            for path in engine.prune_caches(Duration::from_secs(u64::from(config.cache_days) * 24 * 3600)).await? {
+                tracing::info!(path = %path.display(), "removed a cache that was not used");
+            }
+        }
         let info = BackendInfo {
             name: NAME.to_owned(),
             adapter_version: env!("CARGO_PKG_VERSION").to_owned(),

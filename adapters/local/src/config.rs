@@ -19,6 +19,9 @@ pub struct LocalConfig {
     pub bases: BTreeMap<String, PathBuf>,
     /// Most processes and threads of a sandbox that asks for no limit.
     pub pids: u64,
+    /// Days after which an unpacked image or a copy of the host's `/etc` goes that nothing used and nothing stands on;
+    /// looked for when the backend is connected. 0 keeps all of them.
+    pub cache_days: u32,
     /// The program to start sandboxes with, if not this one. It must call `helper_main_if_requested`.
     pub helper: Option<PathBuf>,
 }
@@ -30,6 +33,7 @@ impl Default for LocalConfig {
             default_base: LocalConfig::HOST.into(),
             bases: BTreeMap::new(),
             pids: 4096,
+            cache_days: 30,
             helper: None,
         }
     }

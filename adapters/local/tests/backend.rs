@@ -315,6 +315,34 @@ async fn an_artifact_keeps_files_but_not_the_request_and_expires() {
 }
 
 #[tokio::test]
+async fn caches_go_when_they_are_old_and_nothing_stands_on_them() {
+    let bench = bench(|_| {}).await;
+    let state = bench.dir.path().join("state");
+    let sandbox = bench.create(&spec(Source::Base)).await;
+    let used = std::fs::read_dir(state.join("host")).unwrap().next().unwrap().unwrap().path();
+    let (unused, recent) = (state.join("bases/unused"), state.join("bases/recent"));
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(31 * 24 * 3600);
+    for path in [&unused, &recent] {
+        std::fs::create_dir_all(path.join("rootfs")).unwrap();
+    }
+    for path in [&used, &unused] {
+        std::fs::File::open(path).unwrap().set_modified(long_ago).unwrap();
+    }
+    let config = |cache_days| LocalConfig {
+        state_dir: Some(state.clone()),
+        helper: Some(env!("CARGO_BIN_EXE_sandbox-bench-local-helper").into()),
+        cache_days,
+        ..LocalConfig::default()
+    };
+    connect(config(0)).await.unwrap();
+    assert!(unused.exists(), "0 keeps everything");
+    connect(config(30)).await.unwrap();
+    assert_eq!((used.exists(), unused.exists(), recent.exists()), (true, false, true));
+    assert_eq!(out(&sandbox, "echo alive").await, "alive\n");
+    bench.close().await;
+}
+
+#[tokio::test]
 async fn capabilities_say_what_is_there() {
     let bench = bench(|config| {
         config.bases.insert("mapped:1".into(), "/no/such/archive.tar".into());

@@ -11,8 +11,19 @@ pub(super) struct Instruction {
     pub(super) rest: String,
     /// Line on which it begins, from 1.
     pub(super) line: u32,
-    /// True if it has a here-document; its body is left out of `rest`.
-    pub(super) heredoc: bool,
+    /// Its here-documents, in order; their bodies are left out of `rest`.
+    pub(super) heredocs: Vec<Heredoc>,
+}
+
+/// One here-document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Heredoc {
+    name: String,
+    strip_tabs: bool,
+    /// The word that opens it, such as `<<-EOF`.
+    pub(super) opener: String,
+    /// The lines between the opener and the end, each with its line feed.
+    pub(super) body: String,
 }
 
 /// The instructions and the escape character.
@@ -47,12 +58,15 @@ pub(super) fn parse(text: &str) -> Parsed {
         let joined = joined.trim();
         let (name, rest) = joined.split_once(char::is_whitespace).unwrap_or((joined, ""));
         let name = name.to_ascii_uppercase();
-        let ends = if takes_heredocs(&name) { heredocs(rest) } else { Vec::new() };
-        for end in &ends {
+        let mut heredocs = if takes_heredocs(&name) { heredocs(rest) } else { Vec::new() };
+        for heredoc in &mut heredocs {
             // A body that never ends takes the rest of the file, as it would for the builder.
-            let _body = lines.by_ref().find(|(_, line)| end.is_end(line));
+            while let Some((_, line)) = lines.next().filter(|(_, line)| !heredoc.is_end(line)) {
+                heredoc.body.push_str(line);
+                heredoc.body.push('\n');
+            }
         }
-        instructions.push(Instruction { name, rest: rest.trim().to_owned(), line, heredoc: !ends.is_empty() });
+        instructions.push(Instruction { name, rest: rest.trim().to_owned(), line, heredocs });
     }
     Parsed { instructions, escape }
 }
@@ -88,12 +102,20 @@ fn takes_heredocs(name: &str) -> bool {
     matches!(name, "RUN" | "COPY" | "ADD")
 }
 
-struct Heredoc {
-    name: String,
-    strip_tabs: bool,
-}
-
 impl Heredoc {
+    /// The body as the program that reads it sees it.
+    pub(super) fn text(&self) -> String {
+        if !self.strip_tabs {
+            return self.body.clone();
+        }
+        self.body.split_inclusive('\n').map(|line| line.trim_start_matches('\t')).collect()
+    }
+
+    /// Body and end line, as a shell wants them after the command.
+    pub(super) fn for_shell(&self) -> String {
+        format!("{}{}\n", self.body, self.name)
+    }
+
     fn is_end(&self, line: &str) -> bool {
         let line = line.trim_end_matches('\r');
         let line = if self.strip_tabs { line.trim_start_matches('\t') } else { line };
@@ -113,7 +135,7 @@ fn heredocs(rest: &str) -> Vec<Heredoc> {
                 .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
                 .collect();
             let valid = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-            valid.then_some(Heredoc { name, strip_tabs })
+            valid.then(|| Heredoc { name, strip_tabs, opener: word.to_owned(), body: String::new() })
         })
         .collect()
 }
@@ -144,14 +166,16 @@ mod tests {
     #[test]
     fn bodies_of_heredocs_are_not_instructions() {
         let parsed = parse("RUN <<EOF cat\nWORKDIR /no\nEOF\nCOPY <<-'A' <<B /x/\nUSER no\n\tA\nB\nWORKDIR /yes");
-        let seen: Vec<_> = parsed.instructions.iter().map(|i| (i.name.as_str(), i.heredoc)).collect();
-        assert_eq!(seen, [("RUN", true), ("COPY", true), ("WORKDIR", false)]);
+        let seen: Vec<_> = parsed.instructions.iter().map(|i| (i.name.as_str(), i.heredocs.len())).collect();
+        assert_eq!(seen, [("RUN", 1), ("COPY", 2), ("WORKDIR", 0)]);
+        let [first, second] = &parsed.instructions[1].heredocs[..] else { panic!("two bodies") };
+        assert_eq!((first.text().as_str(), second.text().as_str()), ("USER no\n", ""));
     }
 
     #[test]
     fn shifts_and_here_strings_are_no_heredocs() {
         let parsed = parse("RUN echo $((1 <<2)) && cat <<< word\nUSER x");
         assert_eq!(parsed.instructions.len(), 2);
-        assert!(!parsed.instructions[0].heredoc);
+        assert!(parsed.instructions[0].heredocs.is_empty());
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use stage::Stage;
 
-use crate::task::Recipe;
+use crate::task::{Recipe, Unreplayable};
 
 /// Reads a Dockerfile.
 #[must_use]
@@ -63,7 +63,7 @@ pub fn parse(text: &str) -> Recipe {
             from: String::new(),
             steps: Vec::new(),
             workdir: None,
-            unsupported: Some("there is no FROM".to_owned()),
+            unsupported: Some(Unreplayable { line: 1, why: "there is no FROM".to_owned() }),
         },
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::lines::Instruction;
+use super::lines::{Heredoc, Instruction};
 use super::words::{expand, expand_words};
-use crate::task::{Recipe, RecipeStep};
+use crate::task::{Recipe, RecipeStep, Unreplayable};
 
 /// `PATH` of the common base images, for `ENV PATH=/x:$PATH` where the base's own value is not known.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -36,17 +36,12 @@ impl Stage {
 
     /// Notes why the stage cannot be replayed; the first reason stays.
     pub(super) fn unsupported(&mut self, line: u32, why: &str) {
-        self.recipe.unsupported.get_or_insert_with(|| format!("line {line}: {why}"));
+        self.recipe.unsupported.get_or_insert_with(|| Unreplayable { line, why: why.to_owned() });
     }
 
     /// Adds one instruction. `globals` are the ARGs before the first FROM.
     pub(super) fn add(&mut self, instruction: &Instruction, escape: char, globals: &BTreeMap<String, String>) {
-        let result = if instruction.heredoc {
-            Err("here-documents are not supported".to_owned())
-        } else {
-            self.step(instruction, escape, globals)
-        };
-        if let Err(why) = result {
+        if let Err(why) = self.step(instruction, escape, globals) {
             self.unsupported(instruction.line, &why);
         }
     }
@@ -54,7 +49,10 @@ impl Stage {
     fn step(&mut self, given: &Instruction, escape: char, globals: &BTreeMap<String, String>) -> Result<(), String> {
         let rest = given.rest.as_str();
         match given.name.as_str() {
-            "RUN" => self.run(rest, given.line),
+            "RUN" => self.run(given),
+            "COPY" | "ADD" if !given.heredocs.is_empty() => {
+                Err(format!("{} of a here-document is not supported", given.name))
+            }
             "COPY" | "ADD" => self.copy(given, escape),
             "ENV" => self.env(rest, escape),
             "ARG" => self.arg(rest, escape, globals),
@@ -81,13 +79,19 @@ impl Stage {
         }
     }
 
-    fn run(&mut self, rest: &str, line: u32) -> Result<(), String> {
-        if let Some(flag) = rest.split_whitespace().next().filter(|word| word.starts_with("--")) {
-            return Err(format!("RUN {flag} is not supported"));
+    fn run(&mut self, given: &Instruction) -> Result<(), String> {
+        let mut rest = given.rest.as_str();
+        while rest.starts_with("--") {
+            let (flag, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            // A cache mount makes a build faster, and no other.
+            if !is_cache_mount(flag) {
+                return Err(format!("RUN {flag} is not supported"));
+            }
+            rest = after.trim_start();
         }
         let command = match json_words(rest) {
             Some(words) if !words.is_empty() => words,
-            _ => self.shell.iter().cloned().chain([rest.to_owned()]).collect(),
+            _ => self.shell.iter().cloned().chain([script(rest, &given.heredocs)?]).collect(),
         };
         let mut argv = Vec::new();
         if !self.args.is_empty() {
@@ -95,7 +99,7 @@ impl Stage {
             argv.extend(self.args.iter().map(|(name, value)| format!("{name}={value}")));
         }
         argv.extend(command);
-        self.recipe.steps.push(RecipeStep::Run { argv, line });
+        self.recipe.steps.push(RecipeStep::Run { argv, line: given.line });
         Ok(())
     }
 
@@ -166,6 +170,23 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+/// What the shell is to run. A command that is nothing but a here-document is its body; in any other, the shell itself
+/// reads the here-documents.
+fn script(command: &str, heredocs: &[Heredoc]) -> Result<String, String> {
+    match heredocs {
+        [] => Ok(command.to_owned()),
+        [only] if only.opener == command => match only.text() {
+            text if text.starts_with("#!") => Err("a here-document with its own interpreter is not supported".into()),
+            text => Ok(text),
+        },
+        several => Ok(format!("{command}\n{}", several.iter().map(Heredoc::for_shell).collect::<String>())),
+    }
+}
+
+fn is_cache_mount(flag: &str) -> bool {
+    flag.strip_prefix("--mount=").is_some_and(|options| options.split(',').any(|option| option == "type=cache"))
 }
 
 /// A JSON list of strings, if the text is one.

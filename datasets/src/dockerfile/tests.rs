@@ -63,18 +63,37 @@ fn only_the_final_stage_counts() {
     let recipe = parse(
         "FROM gcc AS build\nRUN --mount=type=cache,target=/x make\nFROM debian AS base\nWORKDIR /srv\nFROM BASE\nRUN x",
     );
-    assert_eq!((recipe.from.as_str(), recipe.unsupported.as_deref()), ("debian", None));
+    assert_eq!((recipe.from.as_str(), &recipe.unsupported), ("debian", &None));
     assert_eq!(recipe.steps, [RecipeStep::Workdir("/srv".into()), run(&["/bin/sh", "-c", "x"], 6)]);
     let copies = parse("FROM gcc AS build\nFROM debian\nCOPY --from=build /a /b\nWORKDIR /w");
-    assert_eq!(copies.unsupported.as_deref(), Some("line 3: COPY --from is not supported"));
+    assert_eq!(copies.unsupported.unwrap().to_string(), "line 3: COPY --from is not supported");
     assert_eq!(copies.workdir.as_deref(), Some("/w"), "the working directory is found nevertheless");
+}
+
+#[test]
+fn here_documents_and_cache_mounts_of_run_are_replayed() {
+    let recipe = parse(
+        "FROM a\nRUN <<EOF\necho one\nEOF\nRUN cat <<-'X' >/f && true\n\ttwo\n\tX\n\
+         RUN --mount=type=cache,target=/c --mount=target=/d,type=cache pip install x",
+    );
+    assert_eq!(recipe.unsupported, None);
+    let script = |step: &RecipeStep| match step {
+        RecipeStep::Run { argv, .. } => argv[2].clone(),
+        other => panic!("{other:?}"),
+    };
+    let scripts: Vec<String> = recipe.steps.iter().map(script).collect();
+    assert_eq!(scripts, ["echo one\n", "cat <<-'X' >/f && true\n\ttwo\nX\n", "pip install x"]);
 }
 
 #[test]
 fn what_cannot_be_replayed_is_named_with_its_line() {
     for (text, why) in [
         ("FROM a\nRUN --mount=type=secret,id=x cat", "line 2: RUN --mount=type=secret,id=x is not supported"),
-        ("FROM a\nRUN <<EOF\nx\nEOF\n", "line 2: here-documents are not supported"),
+        ("FROM a\nCOPY <<EOF /x\nx\nEOF\n", "line 2: COPY of a here-document is not supported"),
+        (
+            "FROM a\nRUN <<EOF\n#!/usr/bin/python3\nEOF\n",
+            "line 2: a here-document with its own interpreter is not supported",
+        ),
         ("FROM a\n\nADD https://example.com/x /x", "line 3: ADD of a URL or an archive is not supported"),
         ("FROM a\nADD src.tar.gz /x", "line 2: ADD of a URL or an archive is not supported"),
         ("FROM a\nCOPY --chown=me x /x", "line 2: COPY --chown is not supported"),
@@ -85,9 +104,13 @@ fn what_cannot_be_replayed_is_named_with_its_line() {
         ("FROM a\nFETCH x", "line 2: the instruction FETCH is not known"),
         ("FROM\nRUN x", "line 1: FROM needs an image"),
         ("RUN x\nFROM a", "line 1: there is an instruction before FROM"),
-        ("# only a comment", "there is no FROM"),
+        ("# only a comment", "line 1: there is no FROM"),
     ] {
-        assert_eq!(parse(text).unsupported.as_deref(), Some(why), "{text}");
+        assert_eq!(
+            parse(text).unsupported.map(|unreplayable| unreplayable.to_string()).as_deref(),
+            Some(why),
+            "{text}"
+        );
     }
 }
 

@@ -161,7 +161,12 @@ fn healthcheck(section: &Section<'_>, warnings: &mut Vec<String>) -> Result<Heal
 /// Seconds; values that are zero or negative count as not given, as they make no sense as limits.
 fn seconds(section: &Section<'_>, key: &str, warnings: &mut Vec<String>) -> Result<Option<Duration>, Fault> {
     let Some(number) = section.number(key)? else { return Ok(None) };
-    if number == 0.0 || !positive(number, key, warnings) {
+    let name = section.name(key);
+    if number == 0.0 && key.ends_with("timeout_sec") {
+        warnings
+            .push(format!("{name} is 0, which is no limit that can be kept; it is ignored, as if it were not given"));
+    }
+    if !positive(number, &name, warnings) {
         return Ok(None);
     }
     Duration::try_from_secs_f64(number).map(Some).map_err(|_| section.wrong(key, "a number of seconds"))
@@ -256,6 +261,17 @@ mod tests {
             assert!(environment(bad).is_err(), "{bad}");
         }
         assert_eq!(environment("memory_mb = -1").unwrap().resources.memory_mb, None);
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_ignored_and_told() {
+        let mut warnings = Vec::new();
+        let text = "[agent]\ntimeout_sec = 0\n[verifier]\ntimeout_sec = 0.0\n[environment.healthcheck]\n\
+                    command = 'true'\nstart_period_sec = 0";
+        let config = parse(text, &mut warnings).unwrap();
+        assert_eq!((config.solve_timeout, config.verify_timeout), (None, DEFAULT_TIMEOUT));
+        let named: Vec<&str> = warnings.iter().filter_map(|warning| warning.split(' ').next()).collect();
+        assert_eq!(named, ["agent.timeout_sec", "verifier.timeout_sec"]);
     }
 
     #[test]

@@ -20,7 +20,8 @@ impl<'a> Section<'a> {
         Self { path: String::new(), table }
     }
 
-    fn name(&self, key: &str) -> String {
+    /// The dotted path of a key.
+    pub(crate) fn name(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 

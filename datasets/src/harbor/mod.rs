@@ -236,7 +236,7 @@ impl Parts<'_> {
                 .exclude
                 .extend(below.filter(|path| *path != "Dockerfile" && rules.ignores(path, false)).map(str::to_owned));
         }
-        Ok(ImageSpec::Dockerfile { context, dockerfile: "Dockerfile".to_owned(), recipe })
+        Ok(ImageSpec::Dockerfile { manifest: None, context, dockerfile: "Dockerfile".to_owned(), recipe })
     }
 
     fn has_compose(&self) -> bool {

@@ -1,12 +1,17 @@
-//! The environment of a SWE-smith task: the published image, or a directory of ours that stands for it.
+//! The environment of a SWE-smith task: the published image, a directory of ours that stands for it, or what the
+//! repository's manifest describes.
 //!
 //! `environments/<repository key>/` holds a `Dockerfile` with its context, and may hold an `environment.toml` with
-//! `workdir`, `test_command`, `timeout_sec` and `parser` (only `pytest`).
+//! `workdir`, `test_command`, `timeout_sec`, `parser` (only `pytest`) and `[resources]` (`cpus`, `memory_mb`, `disk_mb`).
+//! It stands for the image. `environments/swesmith_env_manifests.json` holds manifests: one that names the published image
+//! is for backends that cannot have that; any other stands for it.
 
 use std::collections::BTreeMap;
 use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use sandbox_bench_core::Resources;
 
 use crate::dockerfile;
 use crate::fingerprint;
@@ -17,26 +22,57 @@ use crate::row::Context;
 use crate::task::{Environment, FileSet, ImageSpec};
 use crate::tree::Tree;
 
-const SETTINGS: &str = "environment.toml";
+use super::recipe::{self, Manifest};
+
+pub(super) const SETTINGS: &str = "environment.toml";
 
 /// An environment and what it says about running tests.
 pub(super) struct Found {
     pub(super) environment: Environment,
     pub(super) test_command: Option<String>,
     pub(super) timeout: Option<Duration>,
+    pub(super) resources: Resources,
 }
 
 /// Finds the environment of a repository.
 pub(super) fn find(key: &str, image_name: &str, context: &Context<'_>) -> Result<Found, Fault> {
-    let place = context.environments.iter().map(|directory| directory.join(key)).find(|place| place.is_dir());
-    match place {
-        Some(place) => local(&place, context.limits)
-            .map_err(|fault| Fault::new(format!("environment {}: {}", place.display(), fault.what), fault.remedy)),
-        None => published(key, image_name, context.limits),
+    for &environments in context.environments {
+        let place = environments.join(key);
+        if place.is_dir() {
+            return directory(&place, None, context.limits)
+                .map_err(|fault| Fault::new(format!("environment {}: {}", place.display(), fault.what), fault.remedy));
+        }
+        let file = if environments.is_file() { environments.to_owned() } else { environments.join(recipe::FILE) };
+        if file.is_file()
+            && let Some(manifest) = recipe::find(&file, key)?
+        {
+            return described(key, image_name, &manifest, &file, context);
+        }
     }
+    published(key, image_name, context.limits)
 }
 
-fn local(place: &Path, limits: &Limits) -> Result<Found, Fault> {
+/// What a manifest describes, behind the images if it names one.
+fn described(
+    key: &str,
+    image_name: &str,
+    manifest: &Manifest,
+    file: &Path,
+    context: &Context<'_>,
+) -> Result<Found, Fault> {
+    let place = manifest.directory(key, file, super::TEST_COMMAND, context.cache)?;
+    let mut found = directory(&place, Some(key), context.limits)?;
+    if let Some(image) = &manifest.docker_image {
+        let images = published(key, if image_name.is_empty() { image } else { image_name }, context.limits)?;
+        let Environment { image, mut alternatives, .. } = images.environment;
+        alternatives.push(found.environment.image);
+        found.environment = environment(image, alternatives, found.environment.workdir, context.limits)?;
+    }
+    Ok(found)
+}
+
+/// The environment in a directory, which was made from the manifest of the repository `manifest`, if from any.
+fn directory(place: &Path, manifest: Option<&str>, limits: &Limits) -> Result<Found, Fault> {
     let tree = Tree::read(place, limits)?;
     if !tree.has_file("Dockerfile") {
         return Err(Fault::new("there is no Dockerfile", "add one, or remove the directory"));
@@ -60,6 +96,7 @@ fn local(place: &Path, limits: &Limits) -> Result<Found, Fault> {
     };
     let recipe = dockerfile::parse(&tree.text("Dockerfile", &mut Vec::new())?);
     let image = ImageSpec::Dockerfile {
+        manifest: manifest.map(str::to_owned),
         context: FileSet { root: PathBuf::from(place), exclude: vec![SETTINGS.to_owned()] },
         dockerfile: "Dockerfile".to_owned(),
         recipe,
@@ -68,6 +105,24 @@ fn local(place: &Path, limits: &Limits) -> Result<Found, Fault> {
         environment: environment(image, Vec::new(), settings.text("workdir")?, limits)?,
         test_command: settings.text("test_command")?,
         timeout,
+        resources: resources(&settings)?,
+    })
+}
+
+fn resources(settings: &Section<'_>) -> Result<Resources, Fault> {
+    let Some(section) = settings.section("resources")? else { return Ok(Resources::default()) };
+    let positive = |key: &str, value: Option<f64>| match value {
+        Some(number) if number <= 0.0 => Err(section.wrong(key, "a positive number")),
+        other => Ok(other),
+    };
+    let whole = |key: &str| -> Result<Option<u64>, Fault> {
+        Ok(positive(key, section.integer(key)?.map(|number| number as f64))?.map(|number| number as u64))
+    };
+    Ok(Resources {
+        cpus: positive("cpus", section.number("cpus")?)?,
+        memory_mb: whole("memory_mb")?,
+        disk_mb: whole("disk_mb")?,
+        ..Resources::default()
     })
 }
 
@@ -91,6 +146,7 @@ fn published(key: &str, image_name: &str, limits: &Limits) -> Result<Found, Faul
         environment: environment(ImageSpec::Image(first.clone()), others, None, limits)?,
         test_command: None,
         timeout: None,
+        resources: Resources::default(),
     })
 }
 

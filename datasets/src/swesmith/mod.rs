@@ -3,6 +3,7 @@
 //! Sources: swesmith 0.0.9 (names, profiles), the published data sets (columns).
 
 mod environment;
+mod recipe;
 
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ pub(crate) fn load(row: &Map<String, Value>, context: &Context<'_>) -> Result<Ta
         metadata: metadata(row, key),
         environment: found.environment,
         default_workdir: WORKDIR.to_owned(),
-        resources: Default::default(),
+        resources: found.resources,
         network: NetworkPlan::default(),
         timeouts: Timeouts { solve: None, verify: Some(found.timeout.unwrap_or(TEST_TIMEOUT)) },
         users: Users::default(),

@@ -135,7 +135,7 @@ fn environment(
             }
             let root = if corrected.is_dir() { corrected } else { &tree.root };
             let context = FileSet { root: root.join(context), exclude: Vec::new() };
-            ImageSpec::Dockerfile { context, dockerfile, recipe }
+            ImageSpec::Dockerfile { manifest: None, context, dockerfile, recipe }
         }
         (None, Some(image)) => ImageSpec::Image(image),
         (None, None) => {

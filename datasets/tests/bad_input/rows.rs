@@ -135,6 +135,46 @@ fn an_environment_directory_stands_for_the_image() {
 }
 
 #[test]
+fn a_manifest_describes_the_environment_and_names_the_image_that_comes_first() {
+    use sandbox_bench_datasets::task::{ImageSpec, Verifier};
+    let place = Place::new();
+    let rows =
+        ["own", "published", "wrong", "damaged"].map(|repo| bug(&format!("o__{repo}.12345678.kind")).to_string());
+    place.write("bugs.jsonl", rows.join("\n"));
+    place.write("environments/source-1.tar.gz", "archive");
+    let archive = |sha256: &str| json!({ "file": "source-1.tar.gz", "sha256": sha256 });
+    let right = sandbox_bench_core::Digest::of(b"archive");
+    let manifests = json!({ "swesmith_version": "0.0.6", "repo_count": 4, "repos": {
+        "o__own.12345678": {
+            "python_version": "3.11", "archive": archive(&right.hex()), "install_cmds": ["pip install ."],
+            "pre_verify_cmds": ["ulimit -n 4096"], "resources": {"cpu": 2, "memoryGb": 4}, "timeout_sec": 60,
+        },
+        "o__published.12345678": {
+            "owner": "o", "repo": "published", "commit": "0123456789abcdef0123456789abcdef01234567",
+            "docker_image": "team/published", "python_version": "3.10", "install_cmds": [],
+        },
+        "o__wrong.12345678": { "install_cmds": [] },
+        "o__damaged.12345678": { "python_version": "3.11", "archive": archive("00") },
+    } });
+    place.write("environments/swesmith_env_manifests.json", manifests.to_string());
+    let tasks = place.tasks("bugs.jsonl");
+    let [own, published] = &tasks[..] else { panic!("two tasks") };
+    let ImageSpec::Dockerfile { manifest, recipe, context, .. } = &own.environment.image else { panic!() };
+    assert_eq!((manifest.as_deref(), recipe.from.as_str()), (Some("o__own.12345678"), "python:3.11-slim"));
+    assert_eq!(std::fs::read_to_string(context.root.join("source-1.tar.gz")).unwrap(), "archive");
+    assert_eq!((own.resources.cpus, own.resources.memory_mb), (Some(2.0), Some(4096)));
+    assert_eq!(own.timeouts.verify.unwrap().as_secs(), 60);
+    let Verifier::SweSmith(row) = &own.verifier else { panic!() };
+    assert!(row.test_command.starts_with("ulimit -n 4096\n"), "{}", row.test_command);
+    assert_eq!(published.environment.image, ImageSpec::Image("some/image".into()), "what the row names is faithful");
+    let last = published.environment.alternatives.last();
+    assert!(matches!(last, Some(ImageSpec::Dockerfile { manifest: Some(_), .. })), "{last:?}");
+    let told = place.problems("bugs.jsonl");
+    assert!(told.iter().any(|told| told.contains("o__wrong.12345678") && told.contains("python_version")), "{told:?}");
+    assert!(told.iter().any(|told| told.contains("source-1.tar.gz has the sha256")), "{told:?}");
+}
+
+#[test]
 fn arrays_hold_bugs() {
     let place = Place::new();
     let rows = [bug("o__r.12345678.a"), bug("o__r.12345678.b")];

@@ -1,6 +1,7 @@
 //! The lines beneath the table. Each is there only if the data say so.
 
-use sandbox_bench_core::Phase;
+use sandbox_bench_core::evidence::Listing;
+use sandbox_bench_core::{Condition, Phase};
 
 use super::{duration, times, usd};
 use crate::percentile::Durations;
@@ -13,6 +14,9 @@ const FEW: u64 = 20;
 /// A first create is pointed out if it is this many times the median, and by this many microseconds more.
 const SLOW_FACTOR: u64 = 3;
 const SLOW_MARGIN_US: u64 = 100_000;
+
+/// Disagreements that are told one by one.
+const SHOWN: usize = 5;
 
 pub(super) fn notes(summary: &Summary) -> Vec<String> {
     let mut notes: Vec<String> = reading(&summary.cells).into_iter().collect();
@@ -114,6 +118,7 @@ fn cell_notes(cell: &Cell) -> Vec<String> {
         passes(cell),
         agent(cell),
         replays(cell),
+        shared(cell),
         repeated(cell),
         environments(cell),
         slow_start(cell),
@@ -163,6 +168,18 @@ fn replays(cell: &Cell) -> Option<String> {
     Some(format!("{}: {} of {} replayed steps differ from the recording", name(cell), replay.diverged, replay.steps))
 }
 
+/// Under `reuse` the cleanup column counts sandboxes, of which there are fewer than trials.
+fn shared(cell: &Cell) -> Option<String> {
+    let ended = cell.cleanup.confirmed + cell.cleanup.unconfirmed;
+    (cell.condition == Condition::Reuse && cell.trials.runnable() > 0)
+        .then(|| format!("{}: {} shared {}", name(cell), objects(cell.trials.runnable(), "trial"), objects_of(ended)))
+}
+
+fn objects_of(sandboxes: u64) -> String {
+    let objects = if sandboxes == 1 { "1 sandbox".to_owned() } else { format!("{sandboxes} sandboxes") };
+    format!("{objects}, whose end the column cleanup counts")
+}
+
 fn repeated(cell: &Cell) -> Option<String> {
     let retries = cell.trials.retries;
     (retries > 0).then(|| format!("{}: {} beyond the first of a trial", name(cell), attempts(retries)))
@@ -207,6 +224,12 @@ fn run_notes(summary: &Summary) -> Vec<String> {
     if missing > 0 {
         notes.push(format!("{missing} of {planned} planned trials were not run"));
     }
+    if !summary.left_out.is_empty() {
+        let (tasks, is) =
+            (objects(summary.left_out.count, "task"), if summary.left_out.count == 1 { "is" } else { "are" });
+        notes.push(format!("{tasks} {is} invalid and left out; `sandbox-bench dataset validate` tells why"));
+    }
+    notes.extend(disagreements(&summary.disagreements));
     if summary.cleanup.unconfirmed > 0 {
         notes.push(format!("cleanup: {} not confirmed gone", objects(summary.cleanup.unconfirmed, "object")));
     }
@@ -219,6 +242,22 @@ fn run_notes(summary: &Summary) -> Vec<String> {
         notes.push(format!("{unknown} journal lines of a newer version were not understood: {}", names.join(", ")));
     }
     notes
+}
+
+/// Facts that speak against verdicts, the first few of them.
+fn disagreements(listing: &Listing) -> Vec<String> {
+    let shown = listing.first.iter().take(SHOWN);
+    let mut notes: Vec<String> = shown.map(|words| format!("verdict in doubt: {}", plain(words))).collect();
+    let more = listing.count.saturating_sub(notes.len() as u64);
+    if more > 0 {
+        notes.push(format!("{} more in doubt: `verdict.disagreements` in trials.jsonl", objects(more, "verdict")));
+    }
+    notes
+}
+
+/// On one line, and without what could drive a terminal: a sandbox had a hand in it.
+fn plain(words: &str) -> String {
+    words.split_whitespace().collect::<Vec<_>>().join(" ").chars().filter(|c| !c.is_control()).take(300).collect()
 }
 
 fn name(cell: &Cell) -> String {

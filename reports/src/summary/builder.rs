@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
-use sandbox_bench_core::evidence::{Attempt, CleanupEntry, CleanupState, Event, Manifest, SCHEMA_VERSION};
+use sandbox_bench_core::evidence::{Attempt, CleanupEntry, CleanupState, Event, Listing, Manifest, SCHEMA_VERSION};
 use sandbox_bench_core::{CacheUse, Condition, ConditionProof, Decision, FailureClass, Phase};
 
 use super::agents::{self, AgentFigures, ReplayFigures};
@@ -30,6 +30,7 @@ pub struct SummaryBuilder {
     finished: bool,
     interrupted: bool,
     unknown_events: BTreeMap<String, u64>,
+    disagreements: Listing,
     manifest: Manifest,
     rates: RateCard,
 }
@@ -93,6 +94,7 @@ impl SummaryBuilder {
             finished: false,
             interrupted: false,
             unknown_events: BTreeMap::new(),
+            disagreements: Listing::default(),
             manifest,
             rates,
         }
@@ -133,6 +135,15 @@ impl SummaryBuilder {
         trial.end = end;
         trial.judged = attempt.verdict.as_ref().is_some_and(|v| v.decision != Decision::Undecided);
         self.tags.insert(hash(&attempt.tag), index);
+        // A sandbox that serves many trials has a tag of its own.
+        if let Some(sandbox) = &attempt.sandbox {
+            self.tags.insert(hash(&sandbox.tag), index);
+        }
+        let against = attempt.verdict.as_ref().map(|verdict| verdict.disagreements.as_slice()).unwrap_or_default();
+        if !against.is_empty() && attempt.failure.as_ref().is_none_or(|f| f.class != FailureClass::Verifier) {
+            let words = || format!("{backend} {condition} {}: {}", attempt.trial.task, against.join("; "));
+            self.disagreements.add(words);
+        }
         if let Some(cell) = self.cells.get_mut(index) {
             cell.attempt(attempt, end, &self.rates);
         }
@@ -177,6 +188,8 @@ impl SummaryBuilder {
             finished: self.finished,
             totals,
             cleanup,
+            left_out: self.manifest.left_out,
+            disagreements: self.disagreements,
             rates: RatesUsed::of(&self.rates),
             ranking,
             cells: self.cells.into_iter().map(|cell| cell.finish(planned)).collect(),

@@ -24,6 +24,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use sandbox_bench_core::evidence::Listing;
 use sandbox_bench_core::{Condition, Digest, Phase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,12 @@ pub struct Summary {
     pub totals: Trials,
     /// Everything that the run created, sandboxes and warm artifacts, also of unfinished attempts.
     pub cleanup: CleanupCounts,
+    /// Tasks that are not valid and were left out of the plan.
+    #[serde(default, skip_serializing_if = "Listing::is_empty")]
+    pub left_out: Listing,
+    /// Attempts whose verdict has facts against it, with these facts.
+    #[serde(default, skip_serializing_if = "Listing::is_empty")]
+    pub disagreements: Listing,
     /// The rate card by which costs are estimated.
     pub rates: RatesUsed,
     /// Whether the cells can be put in order by their total times, and in which.

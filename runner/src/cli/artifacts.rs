@@ -59,6 +59,8 @@ async fn list(options: &BackendOptions, format: OutputFormat) -> Result<Exit, Fa
         let listed = backend.artifacts(&connect::call("artifacts"), &TagQuery::All).await;
         artifacts.extend(listed.map_err(Fault::infrastructure)?);
     }
+    // Newest first: what was made last is what one looks for.
+    artifacts.sort_by(|a, b| a.backend.cmp(&b.backend).then(b.created_at.cmp(&a.created_at)).then(a.id.cmp(&b.id)));
     if format == OutputFormat::Json {
         print_json(&artifacts)?;
         return Ok(Exit::Accepted);
@@ -69,7 +71,7 @@ async fn list(options: &BackendOptions, format: OutputFormat) -> Result<Exit, Fa
             artifact.backend.clone(),
             artifact.id.clone(),
             text(artifact.created_at.map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string())),
-            text(artifact.size_bytes.map(|bytes| format!("{} MiB", bytes >> 20))),
+            text(artifact.size_bytes.map(table::bytes)),
             text(artifact.fingerprint.as_ref().map(|fingerprint| fingerprint.short(12))),
         ]
     });

@@ -31,8 +31,9 @@ struct Source {
     /// Form of the data set, where it is not to be detected.
     #[arg(long, value_name = "FORMAT")]
     dataset_format: Option<Format>,
-    /// Directory with environments of SWE-smith repositories: <repository key>/Dockerfile.
-    #[arg(long, value_name = "DIR")]
+    /// Environments of SWE-smith repositories: a directory with <repository key>/Dockerfile or swesmith_env_manifests.json,
+    /// or a file of such manifests.
+    #[arg(long, value_name = "PATH")]
     environments: Option<PathBuf>,
 }
 
@@ -61,7 +62,7 @@ enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: OutputFormat,
     },
-    /// Write the tasks in another form.
+    /// Write the tasks in another form. Exits with 1 if some have none and were left out.
     Convert {
         #[command(flatten)]
         source: Source,
@@ -209,7 +210,11 @@ fn convert(dataset: &Dataset, to: Target, out: &Path) -> Result<Exit, Fault> {
     for path in &converted.written {
         say::result(path.display())?;
     }
-    Ok(Exit::Accepted)
+    if converted.left_out == 0 {
+        return Ok(Exit::Accepted);
+    }
+    say::aside(format_args!("{} tasks were left out: see above", converted.left_out));
+    Ok(Exit::Rejected)
 }
 
 async fn fetch(dataset: String, files: Vec<String>, revision: String, out: PathBuf) -> Result<Exit, Fault> {

@@ -4,6 +4,7 @@ mod artifacts;
 mod backends;
 mod compare;
 mod dataset;
+mod doctor;
 mod models;
 mod options;
 mod prewarm;
@@ -64,6 +65,8 @@ enum Command {
     Artifacts(artifacts::ArtifactsArgs),
     /// Show the backends of this build, what they can do, and whether they answer.
     Backends(backends::BackendsArgs),
+    /// Check whether backends can be used from here: configuration, credentials, clock, quota, one command in a sandbox.
+    Doctor(doctor::DoctorArgs),
 }
 
 /// Parses the command line, runs the command, and returns its exit code.
@@ -88,6 +91,7 @@ pub fn main() -> ExitCode {
             Command::Reap(args) => reap::run(args).await,
             Command::Artifacts(args) => artifacts::run(args).await,
             Command::Backends(args) => backends::run(args).await,
+            Command::Doctor(args) => doctor::run(args).await,
         }
     });
     // Blocking work that nobody waits for any more must not hold the process.

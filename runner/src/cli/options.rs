@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use sandbox_bench_core::Condition;
 use sandbox_bench_datasets::Format;
@@ -56,11 +57,12 @@ pub struct TaskOptions {
     /// Form of the data sets, where it is not to be detected.
     #[arg(long, value_name = "FORMAT")]
     pub dataset_format: Option<Format>,
-    /// Directory with environments of SWE-smith repositories: <repository key>/Dockerfile.
-    #[arg(long, value_name = "DIR")]
+    /// Environments of SWE-smith repositories: a directory with <repository key>/Dockerfile or swesmith_env_manifests.json,
+    /// or a file of such manifests.
+    #[arg(long, value_name = "PATH")]
     pub environments: Option<PathBuf>,
-    /// Only tasks whose id matches one of these globs.
-    #[arg(short, long, value_delimiter = ',', value_name = "GLOB,…")]
+    /// Only tasks whose id matches one of these globs, separated by commas outside of braces; may be repeated.
+    #[arg(short, long, value_name = "GLOB,…")]
     pub task: Vec<String>,
     /// At most so many tasks of each data set.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -82,11 +84,34 @@ impl TaskOptions {
             datasets: self.dataset.clone(),
             format: self.dataset_format,
             environments: self.environments.clone(),
-            include: self.task.clone(),
+            include: self.task.iter().flat_map(|globs| split_globs(globs)).collect(),
             limit: self.limit.map(|limit| limit as usize),
             install: self.solver_setup.as_ref().map(read).transpose()?,
         })
     }
+}
+
+/// Splits at commas, but not within `{a,b}` or `[a,b]`.
+fn split_globs(globs: &str) -> Vec<String> {
+    let mut split = vec![String::new()];
+    let (mut depth, mut escaped) = (0_usize, false);
+    for c in globs.chars() {
+        match c {
+            ',' if depth == 0 && !escaped => {
+                split.push(String::new());
+                continue;
+            }
+            '{' | '[' if !escaped => depth += 1,
+            '}' | ']' if !escaped => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        escaped = c == '\\' && !escaped;
+        if let Some(last) = split.last_mut() {
+            last.push(c);
+        }
+    }
+    split.retain(|glob| !glob.trim().is_empty());
+    split
 }
 
 /// By which prices costs are estimated.
@@ -138,6 +163,24 @@ impl From<ConditionName> for Condition {
     }
 }
 
+/// Complains of an option for a backend that is not in the run.
+///
+/// # Errors
+/// There is one.
+pub fn only_for<'a>(
+    option: &str,
+    named: impl IntoIterator<Item = &'a String>,
+    backends: &[String],
+) -> Result<(), Fault> {
+    match named.into_iter().find(|name| !backends.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(Fault::usage(anyhow!(
+            "{option} is for the backend {name}, which is not in the run; its backends are: {}",
+            backends.join(", ")
+        ))),
+    }
+}
+
 /// `NAME=VALUE` on the command line.
 #[derive(Debug, Clone)]
 pub struct Pair<T>(pub String, pub T);
@@ -170,4 +213,23 @@ pub fn artifacts(given: &[Pair<String>], variables: &BTreeMap<String, String>) -
         }
     }
     artifacts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_globs;
+
+    #[test]
+    fn commas_within_braces_and_brackets_belong_to_the_glob() {
+        for (given, globs) in [
+            ("a,b*", vec!["a", "b*"]),
+            ("task-{one,two}", vec!["task-{one,two}"]),
+            ("{a,{b,c}}-1,d", vec!["{a,{b,c}}-1", "d"]),
+            ("x[,;]y,z", vec!["x[,;]y", "z"]),
+            ("a\\{b,c", vec!["a\\{b", "c"]),
+            (",a,,", vec!["a"]),
+        ] {
+            assert_eq!(split_globs(given), globs, "{given}");
+        }
+    }
 }

@@ -35,7 +35,9 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     for directory in &args.runs {
         Run::open(directory).map_err(Fault::usage)?;
         let summary = run::derive(directory, &rates)?;
-        print(&summary, directory, args.format)?;
+        // Who reads the report of an interrupted run needs no advice to read it.
+        let next = next(&summary, directory).filter(|_| summary.outcome != Outcome::Interrupted);
+        print(&summary, directory, args.format, next)?;
         match self::exit(&summary) {
             Exit::Accepted => {}
             other => exit = other,
@@ -44,11 +46,11 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     Ok(exit)
 }
 
-/// Prints a run's result on stdout.
+/// Prints a run's result on stdout, and what to do `next`.
 ///
 /// # Errors
 /// The summary cannot be written as JSON.
-pub fn print(summary: &Summary, directory: &Path, format: OutputFormat) -> Result<(), Fault> {
+pub fn print(summary: &Summary, directory: &Path, format: OutputFormat, next: Option<String>) -> Result<(), Fault> {
     match format {
         OutputFormat::Json => {
             say::result(serde_json::to_string_pretty(summary).map_err(Fault::evidence)?)?;
@@ -56,7 +58,7 @@ pub fn print(summary: &Summary, directory: &Path, format: OutputFormat) -> Resul
         OutputFormat::Text => {
             say::result(render::table(summary).trim_end())?;
             say::result(format_args!("\nevidence: {}", directory.display()))?;
-            if let Some(next) = next(summary, directory) {
+            if let Some(next) = next {
                 say::result(format_args!("next:     {next}"))?;
             }
         }
@@ -64,7 +66,9 @@ pub fn print(summary: &Summary, directory: &Path, format: OutputFormat) -> Resul
     Ok(())
 }
 
-fn next(summary: &Summary, directory: &Path) -> Option<String> {
+/// What a person can do after a run.
+#[must_use]
+pub fn next(summary: &Summary, directory: &Path) -> Option<String> {
     let directory = directory.display();
     Some(match summary.outcome {
         Outcome::Accepted => return None,

@@ -95,8 +95,15 @@ impl RunArgs {
             }
         }
         let Chosen { solver, models, budget_usd } = self.models.choose(&self.solver)?;
+        let backends = self.backends.names();
+        options::only_for(
+            "--backend-concurrency",
+            self.backend_concurrency.iter().map(|Pair(name, _)| name),
+            &backends,
+        )?;
+        options::only_for("--artifact", self.artifact.iter().map(|Pair(name, _)| name), &backends)?;
         Ok(Request {
-            backends: self.backends.names(),
+            backends,
             tasks: self.tasks.selection()?,
             conditions,
             solver,
@@ -152,14 +159,10 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
         // The journal ends before the run did: only a look at the backends can tell what is left.
         say::aside(format_args!("next: make room, then sandbox-bench reap {}", directory.display()));
     })?;
-    report::print(&summary, &directory, args.format)?;
+    report::print(&summary, &directory, args.format, report::next(&summary, &directory))?;
     let exit = report::exit(&summary);
     // Who names tasks has chosen; who takes a whole data set must hear that it was not whole.
     if exit == Exit::Accepted && !planned.problems.is_empty() && request.tasks.include.is_empty() {
-        say::aside(format!(
-            "{} tasks are invalid and were left out; `sandbox-bench dataset validate` tells why",
-            planned.problems.len()
-        ));
         return Ok(Exit::Rejected);
     }
     Ok(exit)

@@ -31,6 +31,24 @@ pub fn dynamic(header: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>)
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
+/// A size for people, in the unit that fits: `340 B`, `1.5 KiB`, `12 MiB`.
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut size = bytes as f64 / 1024.0;
+    let mut units = UNITS.iter();
+    let mut unit = units.next().unwrap_or(&"KiB");
+    // What would be rounded up to 1024 belongs to the next unit.
+    while size >= 1023.5 {
+        let Some(next) = units.next() else { break };
+        (size, unit) = (size / 1024.0, next);
+    }
+    if size < 9.95 { format!("{size:.1} {unit}") } else { format!("{size:.0} {unit}") }
+}
+
 /// Prints `value` as JSON on stdout.
 ///
 /// # Errors
@@ -99,4 +117,24 @@ pub fn print_plan(plan: &Plan, request: &Request, format: OutputFormat) -> Resul
         request.solver
     ))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_are_in_the_unit_that_fits() {
+        for (size, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (10 << 10, "10 KiB"),
+            ((1 << 20) - 1, "1.0 MiB"),
+            (3 << 29, "1.5 GiB"),
+            (u64::MAX, "16777216 TiB"),
+        ] {
+            assert_eq!(bytes(size), text);
+        }
+    }
 }

@@ -232,10 +232,11 @@ fn decision(accepted: bool) -> Decision {
     if accepted { Decision::Accepted } else { Decision::Rejected }
 }
 
+/// An acceptance in spite of an error is doubtful. A rejection with exit code 0 is not: a script that wrote its word into
+/// the reward file has done its work.
 fn note_exit_code(verdict: &mut Verdict) {
-    let accepted = verdict.decision == Decision::Accepted;
     match verdict.exit_code {
-        Some(code) if (code == 0) != accepted && verdict.decision != Decision::Undecided => {
+        Some(code) if code != 0 && verdict.decision == Decision::Accepted => {
             verdict.disagreements.push(format!("the verifier's exit code is {code}"));
         }
         _ => {}
@@ -319,7 +320,8 @@ mod tests {
         let accepted = judged(&[("reward.txt", "1\n")], 1, "");
         assert_eq!((accepted.decision, accepted.decided_by.as_str()), (Decision::Accepted, "reward"));
         assert_eq!(accepted.disagreements, ["the verifier's exit code is 1"]);
-        assert_eq!(judged(&[("reward.json", "{\"reward\": 0.5}")], 0, "").decision, Decision::Rejected);
+        let rejected = judged(&[("reward.json", "{\"reward\": 0.5}")], 0, "");
+        assert_eq!((rejected.decision, rejected.disagreements), (Decision::Rejected, Vec::new()));
     }
 
     #[test]

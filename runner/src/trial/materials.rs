@@ -10,7 +10,7 @@ use sandbox_bench_datasets::task::{FileSet, RecipeStep, Solution, Task, Verifier
 
 use super::context::{Context, Trial};
 use super::freshness::{HOME, MARKER};
-use crate::environment::Setup;
+use crate::environment::{Setup, fill_templates};
 use crate::pack::{Member, PackCache, is_plain, walk};
 use crate::recording::Step;
 use crate::solver::Solver;
@@ -35,9 +35,10 @@ impl Materials {
     /// Packs what `trial` needs, for the unit of work `tag`.
     ///
     /// # Errors
-    /// A file cannot be read, or a COPY names nothing.
+    /// A file cannot be read, a COPY names nothing, or a variable wants a host variable that is not set.
     pub fn gather(context: &Context, trial: &Trial, tag: &Tag) -> Result<Self> {
         let (task, setup) = (trial.task.as_ref(), trial.setup.as_ref());
+        check_variables(context, task, setup)?;
         let packs = &context.packs;
         let marker = Input::bytes("marker", MARKER, Stage::Setup, 0o644, format!("{tag}\n"));
         let instruction = Input::bytes(
@@ -71,6 +72,22 @@ impl Materials {
         let all = setup.chain(&self.solver).chain(&self.tests);
         all.map(|input| input.entry.clone()).collect()
     }
+}
+
+/// Tries all templates that the trial will fill: what is not set must be known before a sandbox costs anything.
+fn check_variables(context: &Context, task: &Task, setup: &Setup) -> Result<()> {
+    let verifier = match &task.verifier {
+        Verifier::Harbor { env, .. } => Some(env),
+        Verifier::TerminalBench1 { .. } | Verifier::SweSmith(_) => None,
+    };
+    let solution = match (&context.solver, &task.solution) {
+        (Solver::Gold, Some(Solution::Script { env, .. })) => Some(env),
+        _ => None,
+    };
+    for env in [Some(&setup.env), verifier, solution].into_iter().flatten() {
+        fill_templates(env).map_err(Error::invalid)?;
+    }
+    Ok(())
 }
 
 fn solver(context: &Context, trial: &Trial) -> Result<Vec<Input>> {

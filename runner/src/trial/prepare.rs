@@ -9,7 +9,11 @@ use tokio::time::Instant;
 
 use super::bench::Bench;
 use super::context::{MARGIN, TRANSFER_LIMIT};
+use super::recorder::Ran;
 use super::stop::Stop;
+
+/// How a step's output begins a line that belongs into the record.
+const WARNING: &str = "sandbox-bench: warning: ";
 
 /// Brings a cold sandbox to the state that prewarm would save: recipe replayed, working directory made, files placed.
 pub async fn environment(bench: &Bench<'_>) -> Result<(), Stop> {
@@ -80,7 +84,10 @@ async fn replay(
             spec.user = at.user.clone().or_else(|| bench.root());
             // A build step's daemons do not become part of an image.
             spec.keep_background = false;
-            run(bench, &format!("RUN of line {line}"), &spec).await?;
+            let ran = run(bench, &format!("RUN of line {line}"), &spec).await?;
+            for told in ran.stdout.tail.lines().filter_map(|line| line.strip_prefix(WARNING)) {
+                bench.rec.warn(format!("recipe: {told}"));
+            }
         }
     }
     Ok(())
@@ -89,15 +96,15 @@ async fn replay(
 async fn make_directory(bench: &Bench<'_>, directory: &str) -> Result<(), Stop> {
     let mut spec = ExecSpec::new(["mkdir", "-p", "--", directory]).cwd("/");
     spec.user = bench.root();
-    run(bench, &format!("mkdir {directory}"), &spec).await
+    run(bench, &format!("mkdir {directory}"), &spec).await.map(drop)
 }
 
 /// Runs a step that must succeed; otherwise the environment is not what the task describes.
-async fn run(bench: &Bench<'_>, label: &str, spec: &ExecSpec) -> Result<(), Stop> {
+async fn run(bench: &Bench<'_>, label: &str, spec: &ExecSpec) -> Result<Ran, Stop> {
     let call = bench.calls.call(Stage::Setup, spec.timeout + MARGIN);
     let ran = bench.rec.exec(Phase::Prepare, label, bench.sandbox(), &call, spec).await?;
     if ran.success() {
-        return Ok(());
+        return Ok(ran);
     }
     let class = FailureClass::Environment;
     Err(Stop::from_completion(class, Phase::Prepare, label, &ran.report.completion, &ran.last_words()))

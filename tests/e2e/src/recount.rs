@@ -70,7 +70,9 @@ fn cell(backend: &Value, condition: &Value, attempts: &[&Value], planned: u64, c
         "proof": {
             "proven": proofs("proven"), "unproven": proofs("unproven"), "violated": proofs("violated"),
         },
-        "cleanup": endings(cleanup, |entry| attempts.iter().any(|a| a["tag"] == entry["tag"])),
+        "cleanup": endings(cleanup, |entry| {
+            attempts.iter().any(|a| a["tag"] == entry["tag"] || a["sandbox"]["tag"] == entry["tag"])
+        }),
     });
     // Time stamps in UTC and of one form sort as text.
     let first = attempts.iter().filter(|a| length(a, "create").is_some()).min_by_key(|a| a["started_at"].to_string());

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use super::caches::touch;
 use super::ground::{Ground, Part, has_mounts_below};
 use super::state::StateDir;
 
@@ -91,6 +92,7 @@ pub(super) fn ground(state: &StateDir) -> io::Result<Ground> {
             built?;
         }
     }
+    touch(&home);
     let mut parts = vec![Part { name: "etc".into(), lower: home.join("etc") }];
     parts.extend(in_place().into_iter().map(|name| Part { lower: Path::new("/").join(name), name: name.into() }));
     Ok(Ground { identity: "host".into(), root: home.join("root"), parts })

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::boot::Task;
+use super::caches::touch;
 use super::error::{EngineError, Result};
 use super::factory::Engine;
 use super::image::{ImageConfig, Unpack, plan};
@@ -59,6 +60,7 @@ impl Engine {
         let home = self.shared.state.bases().join(key(&source).map_err(|error| bad(&error))?);
         let _one_at_a_time = self.shared.importing.lock().await;
         if let Ok(stored) = read_json::<Stored>(&home.join("image.json")) {
+            touch(&home);
             return Ok(imported(home, stored, true));
         }
         let draft = self.shared.state.draft("bases");

@@ -18,6 +18,7 @@
 
 mod agent;
 mod boot;
+mod caches;
 mod cgroup;
 mod connection;
 mod error;

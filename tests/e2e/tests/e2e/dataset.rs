@@ -25,19 +25,20 @@ fn the_bundled_tasks_are_listed_inspected_and_valid() {
 #[test]
 fn conversion_changes_the_container_and_not_the_tasks() {
     let world = World::new();
-    let convert = |from: &str, to: &str| {
-        world.bench(&format!("dataset convert {from} --to {to} --out {to}")).run().exits(0).stderr
+    let convert = |from: &str, to: &str, code: i32| {
+        world.bench(&format!("dataset convert {from} --to {to} --out {to}")).run().exits(code).stderr
     };
     // Rows and directories have ids of different forms; the digests are those of the content.
     let digests = |dataset: &str| digests(&world, dataset).into_values().collect::<BTreeSet<String>>();
     let before = digests("smoke");
     assert_eq!(before.len(), 17);
-    assert_eq!(convert("smoke", "jsonl"), "");
+    assert_eq!(convert("smoke", "jsonl", 0), "");
     assert_eq!(digests("jsonl"), before);
-    assert_eq!(convert("jsonl", "parquet"), "");
+    assert_eq!(convert("jsonl", "parquet", 0), "");
     assert_eq!(digests("parquet"), before);
-    // SWE-smith instances are rows by nature: they are told and left out.
-    let left_out = convert("parquet", "directories");
+    // SWE-smith instances are rows by nature: they are told and left out, which is no success.
+    let left_out = convert("parquet", "directories", 1);
+    assert!(left_out.ends_with("4 tasks were left out: see above\n"), "{left_out}");
     let after = digests("directories");
     assert!(after.is_subset(&before), "{after:?}");
     assert_eq!((after.len(), left_out.lines().filter(|line| line.starts_with("left out: ")).count()), (13, 4));

@@ -54,6 +54,22 @@ fn a_build_that_fails_is_told_with_its_command_and_its_output() {
 }
 
 #[test]
+fn an_image_that_cannot_be_had_gives_way_to_the_dockerfile_and_the_progress_says_so() {
+    if !wanted() {
+        return;
+    }
+    let world = World::new();
+    let _task = world
+        .task("one", WANTS_DONE)
+        .file("task.toml", "[environment]\ndocker_image = 'localhost:1/no/such:1'\n")
+        .file("environment/Dockerfile", format!("FROM {IMAGE}\nWORKDIR /work\n"));
+    let outcome = world.bench("run --backend docker --dataset tasks --attempts 1").run().exits(0);
+    assert!(outcome.stderr.contains("(goes on with another way to the environment)"), "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("will be repeated"), "{}", outcome.stderr);
+    assert_eq!(world.run().attempts().len(), 2);
+}
+
+#[test]
 fn reap_finds_containers_of_a_killed_run_by_their_label() {
     if !wanted() {
         return;

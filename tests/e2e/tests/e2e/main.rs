@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod agent;
+mod backends;
 mod compare;
 mod dataset;
 mod daytona;
@@ -15,6 +16,7 @@ mod options;
 mod pipes;
 mod plan;
 mod prewarm;
+mod recipes;
 mod replay;
 mod sdk;
 mod solver;

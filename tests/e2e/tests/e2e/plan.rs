@@ -72,6 +72,9 @@ fn globs_and_limit_select_tasks() {
     let tasks = |options: &str| sorted(order(&world, options));
     assert_eq!(tasks("--task 'alpha-*'"), ["cold alpha-1 1", "cold alpha-2 1"]);
     assert_eq!(tasks("--task '*-2,alpha-1'"), ["cold alpha-1 1", "cold alpha-2 1", "cold beta-2 1"]);
+    let both = ["cold alpha-1 1", "cold beta-1 1"];
+    assert_eq!(tasks("--task '{alpha,beta}-1'"), both);
+    assert_eq!(tasks("--task alpha-1 --task beta-1"), both);
     assert_eq!(tasks("--limit 2"), ["cold alpha-1 1", "cold alpha-2 1"]);
     assert_eq!(tasks("--task 'beta-*' --limit 1"), ["cold beta-1 1"]);
 }

@@ -11,6 +11,8 @@ fn help() {
         ("help-prewarm", "prewarm --help"),
         ("help-dataset-validate", "dataset validate --help"),
         ("help-reap", "reap --help"),
+        ("help-backends", "backends --help"),
+        ("help-doctor", "doctor --help"),
         ("help-compare", "compare --help"),
     ] {
         insta::assert_snapshot!(name, world.bench(line).run().exits(0).stdout);
@@ -21,6 +23,7 @@ fn help() {
 fn wrong_values_are_named_with_the_way_out() {
     let world = World::new();
     let _task = world.task("one", "exit 0");
+    world.write("other/tasks/one/task.toml", "");
     let lines = [
         "run --dataset smoke",
         "run --backend local",
@@ -34,6 +37,11 @@ fn wrong_values_are_named_with_the_way_out() {
         "run --backend local --dataset tasks --order alphabetical",
         "run --backend local --dataset tasks --replicates 0",
         "run --backend local --dataset tasks --backend-concurrency local",
+        "run --backend local --dataset tasks --backend-concurrency docker=2",
+        "run --backend local --dataset tasks --artifact docker=abc",
+        "run --backend local --dataset tasks --task one --task 'two-{a,b}'",
+        "run --backend local --dataset tasks,tasks",
+        "run --backend local --dataset tasks,other/tasks",
         "run --backend local --dataset tasks --forward-env E2E_NOT_SET",
         "run --backend local --dataset tasks --config nothing-here.toml",
         "dataset inspect tasks two",

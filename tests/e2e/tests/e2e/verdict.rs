@@ -52,7 +52,24 @@ fn the_reward_decides_and_a_contradicting_exit_code_is_flagged() {
     assert!(says(&accepted, "exit code is 1"));
     let rejected = run("echo '{\"reward\": 0.5}' >/logs/verifier/reward.json", "none", 1);
     assert_eq!((verdict(&rejected).decision, verdict(&rejected).exit_code), (Decision::Rejected, Some(0)));
-    assert!(says(&rejected, "exit code is 0"));
+    assert!(verdict(&rejected).disagreements.is_empty(), "a script that wrote its word has done its work");
+}
+
+#[test]
+fn doubtful_verdicts_and_tasks_left_out_are_told_with_the_result() {
+    let world = World::new();
+    let _ = world.task("doubtful", "echo 1 >/logs/verifier/reward.txt; exit 4");
+    let _ = world.task("plain", "echo 0 >/logs/verifier/reward.txt");
+    let _ = world.task("broken", "exit 0").without("instruction.md");
+    let outcome = world.bench("run --backend local --dataset tasks --solver none --order sequential").run().exits(1);
+    let doubts: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with("verdict in doubt")).collect();
+    assert_eq!(doubts, ["verdict in doubt: local cold doubtful: the verifier's exit code is 4"]);
+    assert!(outcome.stdout.contains("\n1 task is invalid and left out; `sandbox-bench dataset validate` tells why\n"));
+    let (manifest, summary) = (world.run().json("manifest.json"), world.run().json("summary.json"));
+    assert_eq!(manifest["left_out"], summary["left_out"]);
+    assert_eq!(summary["left_out"]["count"], 1);
+    assert!(manifest["left_out"]["first"][0].as_str().unwrap().contains("there is no instruction.md"));
+    world.run().validate();
 }
 
 #[test]

@@ -1,0 +1,103 @@
+//! `backends` and `doctor`: what a backend can do, and whether it can be used from here.
+
+use std::fs;
+
+use sandbox_bench_e2e::{World, assert_shown, docker};
+use serde_json::Value;
+
+/// Times, machine facts and the state directory differ from machine to machine.
+fn steady(text: &str) -> String {
+    let mut steady = String::new();
+    for line in text.lines() {
+        let line = match line.split_whitespace().next() {
+            Some("configuration") if line.contains("embedded") => "configuration  ok  embedded, Linux [release]",
+            Some("credentials") if line.contains("uid") => "credentials  ok  uid [uid]",
+            Some("reachability") if line.contains(" ms") => "reachability  ok  one small request took [time]",
+            Some("quota") if line.contains("state directory") => "quota  [ok or warning]  [state]",
+            Some("sandbox") if line.contains("ready after") => "sandbox  ok  made in [time], ready after [time]",
+            _ => line,
+        };
+        steady += line;
+        steady.push('\n');
+    }
+    steady
+}
+
+#[test]
+fn the_doctor_finds_local_in_good_health_and_leaves_nothing() {
+    let world = World::new();
+    let outcome = world.bench("doctor --backend local").run().exits(0);
+    assert_shown!("doctor-local", steady(&outcome.shown()));
+    let left = fs::read_dir(world.path().join("state/sandbox-bench/local/sandboxes")).unwrap().count();
+    assert_eq!(left, 0, "its sandbox is still there");
+    let told = world.bench("doctor --backend local --format json").run().exits(0).stdout;
+    let told: Vec<Value> = serde_json::from_str(&told).unwrap();
+    let states = |name: &str| told[0]["checks"].as_array().unwrap().iter().find(|c| c["name"] == name).unwrap().clone();
+    assert_eq!((&states("sandbox")["state"], &states("cleanup")["state"]), (&"ok".into(), &"ok".into()));
+}
+
+#[test]
+fn the_doctor_says_what_is_wrong_and_what_to_do() {
+    let world = World::new();
+    world.write("wrong.toml", "[backend.local]\nstate_dri = '/nowhere'\n");
+    world.write("here.toml", "[backend.docker]\nhost = 'ssh://me@host'\n");
+    let shown = [
+        world.bench("doctor --backend local --config wrong.toml").run().exits(2),
+        world.bench("doctor --backend nowhere").run().exits(2),
+        world.bench("doctor --backend docker --config here.toml").run().exits(2),
+        world.bench("doctor --backend docker").env("DOCKER_HOST", "tcp://127.0.0.1:1").run().exits(3),
+        world.bench("doctor --backend docker").env("DOCKER_HOST", "unix:///no/such.sock").run().exits(3),
+    ];
+    assert_shown!("doctor-wrong", shown.map(|outcome| outcome.shown()).join("\n"));
+}
+
+#[test]
+fn the_doctor_runs_a_container_and_removes_it() {
+    if !docker::wanted() {
+        return;
+    }
+    let world = World::new();
+    let outcome = world.bench("doctor --backend docker --format json").run().exits(0).stdout;
+    let told: Vec<Value> = serde_json::from_str(&outcome).unwrap();
+    for check in told[0]["checks"].as_array().unwrap() {
+        assert!(check["state"] != "failed", "{check}");
+    }
+}
+
+#[test]
+fn a_configured_backend_that_does_not_answer_is_an_error_and_another_is_not() {
+    let world = World::new();
+    let dead = "tcp://127.0.0.1:1";
+    let outcome = world.bench("backends").env("DOCKER_HOST", dead).run().exits(0);
+    assert!(outcome.stdout.contains("Connection refused"), "{}", outcome.stdout);
+    let _ = world.bench("backends --backend docker").env("DOCKER_HOST", dead).run().exits(3);
+    let _ = world.bench("backends --backend local").env("DOCKER_HOST", dead).run().exits(0);
+    world.write("bench.toml", "[backend.docker]\npull = 'never'\n");
+    let outcome = world.bench("backends --format json").env("DOCKER_HOST", dead).run().exits(3);
+    let told: Vec<Value> = serde_json::from_str(&outcome.stdout).unwrap();
+    let docker = told.iter().find(|one| one["name"] == "docker").unwrap();
+    assert_eq!((&docker["configured"], &docker["info"]), (&true.into(), &Value::Null));
+    let local = told.iter().find(|one| one["name"] == "local").unwrap();
+    assert_eq!((&local["configured"], &local["info"]["capabilities"]["base"]), (&false.into(), &true.into()));
+    world.write("bench.toml", "[backend.docker]\npull = 'sometimes'\n");
+    let _ = world.bench("backends").run().exits(2);
+    let _ = world.bench("backends --backend nowhere").run().exits(2);
+}
+
+#[test]
+fn capabilities_stand_side_by_side() {
+    if !docker::wanted() {
+        return;
+    }
+    let world = World::new();
+    let table = world.bench("backends").run().exits(0).stdout;
+    let header = table.lines().find(|line| line.starts_with("capability")).expect("a table");
+    let column = |name: &str| header.find(name).expect(name);
+    for line in table.lines().skip_while(|line| !line.starts_with("isolation")) {
+        // A cell begins where its column does.
+        for start in [column("local"), column("docker")] {
+            let before = line.char_indices().nth(start - 1).map(|(_, c)| c);
+            assert_eq!(before, Some(' '), "{line:?} is not aligned at {start}:\n{table}");
+        }
+    }
+}
