@@ -12,7 +12,8 @@ use crate::{error, labels};
 /// Pause between two looks at a sandbox that goes.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Ends the sandbox of this tag and waits until the service says that it is gone. One in a transition is asked to go again.
+/// Ends the sandbox of this tag and waits until the service says that it is gone. One in a transition is asked to go
+/// again.
 pub(crate) async fn destroy(api: &Api, call: &Call, tag: &Tag) -> Result<Destruction> {
     let (name, what) = (tag.as_str(), format!("sandbox {tag}: delete"));
     let Some(found) = api.sandbox(call, name).await? else { return Ok(Destruction::Confirmed) };

@@ -3,8 +3,8 @@
 use sandbox_bench_core::{Error, ErrorKind, Tag};
 use sandbox_bench_kit::http::{Effect, Refusal};
 
-/// The error for `what` ("sandbox sbx-run--unit: create"), which was refused. REPLACE: the service's own codes count before
-/// the status; an answer of a gateway in between has none, and may be empty or HTML.
+/// The error for `what` ("sandbox sbx-run--unit: create"), which was refused. REPLACE: the service's own codes count
+/// before the status; an answer of a gateway in between has none, and may be empty or HTML.
 pub(crate) fn refused(what: &str, effect: Effect, refusal: &Refusal) -> Error {
     let said = refusal.json();
     let text = |key: &str| said.as_ref().and_then(|json| json.get("error")?.get(key)?.as_str());

@@ -1,5 +1,5 @@
-//! Starting commands. Each runs under the wrapper of [`sandbox_bench_kit::guest`], so that its end, its exit code and its
-//! processes are known whatever the service says.
+//! Starting commands. Each runs under the wrapper of [`sandbox_bench_kit::guest`], so that its end, its exit code and
+//! its processes are known whatever the service says.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -73,8 +73,9 @@ impl Guest<'_> {
             .await
     }
 
-    /// Starts a command; returns its id. A lost answer leaves unknown whether it runs, and it is **never** started twice.
-    /// REPLACE where the service lists its commands: there it can be looked for (the vercel adapter's `recover`).
+    /// Starts a command; returns its id. A lost answer leaves unknown whether it runs, and it is **never** started
+    /// twice. REPLACE where the service lists its commands: there it can be looked for (the vercel adapter's
+    /// `recover`).
     async fn start(self, call: &Call, body: &Start<'_>) -> Result<String> {
         let what = self.what("command");
         // The last moment at which nothing is lost by giving up.

@@ -8,7 +8,8 @@ use sandbox_bench_core::{Digest, SandboxSpec, Tag};
 
 /// The correlation tag of a sandbox.
 const TAG: &str = "sandbox-bench-tag";
-/// Variables of its commands, as JSON. They are given to each command and not to the sandbox: a snapshot might keep those.
+/// Variables of its commands, as JSON. They are given to each command and not to the sandbox: a snapshot might keep
+/// those.
 const VARIABLES: &str = "sandbox-bench-env";
 /// Working directory of commands that name none.
 const WORKDIR: &str = "sandbox-bench-workdir";

@@ -1,7 +1,7 @@
 //! The output of one command, from its beginning, whatever happens to the connection.
 //!
-//! REPLACE [`Log::open`] and what a line means. The example service keeps all output and begins anew on each connection;
-//! where a service does not, output that was missed is lost, and the report must say so.
+//! REPLACE [`Log::open`] and what a line means. The example service keeps all output and begins anew on each
+//! connection; where a service does not, output that was missed is lost, and the report must say so.
 
 use std::time::Duration;
 

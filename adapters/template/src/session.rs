@@ -19,8 +19,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 const GUEST_CLOCK: Duration = Duration::from_millis(10);
 /// What a command that has not started leaves of the call's time for winding up.
 const START_MARGIN: Duration = Duration::from_secs(1);
-/// Limit for ending a command's processes. It may end after the call's deadline: the contract grants a command ten seconds
-/// for winding up.
+/// Limit for ending a command's processes. It may end after the call's deadline: the contract grants a command ten
+/// seconds for winding up.
 const KILL_LIMIT: Duration = Duration::from_secs(9);
 
 /// A command and its output.

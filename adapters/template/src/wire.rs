@@ -1,5 +1,6 @@
 //! REPLACE: requests and answers as the service has them. A fact that is not obvious says where it comes from ("as the
-//! official client 1.2.3 sends it"). Unknown fields of answers are ignored; unknown values are `Unknown`, never an error.
+//! official client 1.2.3 sends it"). Unknown fields of answers are ignored; unknown values are `Unknown`, never an
+//! error.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The contract against the adapter to copy, over the example service of `tests/emulators`; once it is yours, over the real
-//! service with `SANDBOX_BENCH_LIVE=template` and credentials in the environment (see the adapter's README).
+//! The contract against the adapter to copy, over the example service of `tests/emulators`; once it is yours, over the
+//! real service with `SANDBOX_BENCH_LIVE=template` and credentials in the environment (see the adapter's README).
 
 use std::process::ExitCode;
 use std::sync::Arc;

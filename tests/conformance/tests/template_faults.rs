@@ -1,5 +1,5 @@
-//! The adapter, with the layers around it, when its service has a bad day: faults are scripted in the emulator. REPLACE the
-//! routes, and add what the vendor is known for (`daytona_faults.rs`).
+//! The adapter, with the layers around it, when its service has a bad day: faults are scripted in the emulator. REPLACE
+//! the routes, and add what the vendor is known for (`daytona_faults.rs`).
 
 use std::future::Future;
 use std::process::ExitCode;

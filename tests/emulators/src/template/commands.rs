@@ -133,8 +133,8 @@ pub(super) async fn output(
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
-/// The line at this place and the place after it; none if it is still to come. The last line of a command whose sandbox was
-/// lost is empty: its output just ends.
+/// The line at this place and the place after it; none if it is still to come. The last line of a command whose sandbox
+/// was lost is empty: its output just ends.
 fn line(log: &Log, place: usize) -> Option<(Option<Value>, Option<usize>)> {
     if let Some((stream, bytes)) = log.pieces.get(place) {
         let stream = if *stream == Stream::Stdout { "stdout" } else { "stderr" };

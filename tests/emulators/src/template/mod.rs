@@ -1,19 +1,19 @@
-//! The example service: what `adapters/template` speaks to until its author has replaced it by a vendor's. It is nobody's
-//! product, so no client of a vendor judges it.
+//! The example service: what `adapters/template` speaks to until its author has replaced it by a vendor's. It is
+//! nobody's product, so no client of a vendor judges it.
 //!
 //! JSON over HTTP below `/v1`, with `Authorization: Bearer KEY`. A refusal is `{"error": {"code", "message"}}`.
 //!
 //! | route | |
 //! |---|---|
 //! | `GET /account` | `{name, sandboxes, limit}` |
-//! | `POST /sandboxes` | `{name, snapshot?, labels, lifetime_seconds, offline}` → 201 [`view`](Sandbox::view). Names are unique (409) |
+//! | `POST /sandboxes` | `{name, snapshot?, labels, lifetime_seconds, offline}` → 201, the sandbox; 409: the name is taken |
 //! | `GET /sandboxes?prefix=` | `{items}`, by name |
-//! | `GET`, `DELETE /sandboxes/{name}` | `DELETE` answers 202 and takes a moment; 409 while it starts |
+//! | `GET`, `DELETE /sandboxes/{name}` | `{name, state, source, labels, created_at}`; `DELETE` answers 202 and takes a moment; 409 while it starts |
 //! | `PUT /sandboxes/{name}/files` | unpacks a tar stream below `/`; everything belongs to root |
 //! | `GET /sandboxes/{name}/files?path=` | a tar stream of the path |
 //! | `POST /sandboxes/{name}/commands` | `{argv, env, stdin?}` (stdin in base64) → 201 `{id}`; as root, in `/` |
-//! | `GET /sandboxes/{name}/commands/{id}/output` | lines `{stream, data}` (data in base64) from the beginning, at the end `{exit}` |
-//! | `POST /sandboxes/{name}/snapshots` | `{name}` → 201 `{name, created_at, size_bytes}`; ends the sandbox's processes |
+//! | `GET /sandboxes/{name}/commands/{id}/output` | lines `{stream, data}` in base64 from the beginning, then `{exit}` |
+//! | `POST /sandboxes/{name}/snapshots` | `{name}` → 201 `{name, created_at, size_bytes}`; ends all processes |
 //! | `GET /snapshots?prefix=`; `GET`, `DELETE /snapshots/{name}` | as above |
 //!
 //! A sandbox is `starting`, `running`, `ending`, or `ended` (its lifetime is over; it stays listed, and answers 410).
