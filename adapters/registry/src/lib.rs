@@ -25,10 +25,11 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "docker", about: "Docker Engine or Podman, by its socket", compiled: cfg!(feature = "docker") },
     Known {
-        name: "daytona",
-        about: "Daytona (v0); credentials by DAYTONA_API_KEY",
-        compiled: cfg!(feature = "daytona"),
+        name: "polyaxon",
+        about: "Polyaxon, service runs of a project through the sandbox gateway",
+        compiled: cfg!(feature = "polyaxon"),
     },
+    Known { name: "daytona", about: "Daytona, by its API (v0)", compiled: cfg!(feature = "daytona") },
     Known { name: "vercel", about: "Vercel Sandbox, microVMs by its API", compiled: cfg!(feature = "vercel") },
 ];
 
@@ -44,6 +45,8 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
         "local" => sandbox_bench_local::connect(parse(name, config)?).await,
         #[cfg(feature = "docker")]
         "docker" => sandbox_bench_docker::connect(&parse(name, config)?, call).await,
+        #[cfg(feature = "polyaxon")]
+        "polyaxon" => sandbox_bench_polyaxon::connect(&parse(name, config)?, call).await,
         #[cfg(feature = "daytona")]
         "daytona" => sandbox_bench_daytona::connect(&parse(name, config)?, call).await,
         #[cfg(feature = "vercel")]

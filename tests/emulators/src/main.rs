@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use sandbox_bench_emulators::cli::{self, Options};
 use sandbox_bench_emulators::daytona::{self, DaytonaOptions, Permission, Quota};
+use sandbox_bench_emulators::polyaxon::{self, PolyaxonOptions};
 use sandbox_bench_emulators::vercel::{self, ImageState, Limits, VercelOptions};
 
 #[derive(Parser)]
@@ -19,6 +20,8 @@ struct Arguments {
 enum Vendor {
     /// Daytona, platform generation v0
     Daytona(Daytona),
+    /// Polyaxon: the sandbox gateway, over an API in memory or a real server
+    Polyaxon(Polyaxon),
     /// Vercel Sandbox, API v3 and v2
     Vercel(Vercel),
 }
@@ -42,6 +45,21 @@ struct Daytona {
     /// Milliseconds that a minute of the API's intervals takes
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
     minute: u64,
+}
+
+#[derive(Args)]
+struct Polyaxon {
+    #[command(flatten)]
+    options: Options,
+    /// The token that is accepted
+    #[arg(long, default_value = "emulator-token")]
+    token: String,
+    /// A project that exists from the start
+    #[arg(long, default_value = "bench")]
+    project: String,
+    /// Forward /api and /streams to a real server at this address
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
 }
 
 #[derive(Args)]
@@ -86,6 +104,7 @@ fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.vendor {
         Vendor::Daytona(daytona) => serve_daytona(daytona).await,
+        Vendor::Polyaxon(polyaxon) => serve_polyaxon(polyaxon).await,
         Vendor::Vercel(vercel) => serve_vercel(vercel).await,
     }
 }
@@ -107,6 +126,19 @@ async fn serve_daytona(arguments: Daytona) -> anyhow::Result<()> {
     let listener = arguments.options.listener().await?;
     let server = daytona::start(listener, emulation, options);
     let variables = [("DAYTONA_API_URL", format!("{}/api", server.base_url())), ("DAYTONA_API_KEY", arguments.api_key)];
+    cli::serve(server, &variables).await
+}
+
+async fn serve_polyaxon(arguments: Polyaxon) -> anyhow::Result<()> {
+    let Polyaxon { options, token, project, upstream } = arguments;
+    let (listener, emulation) = (options.listener().await?, options.emulation().await?);
+    let settings = PolyaxonOptions { token: token.clone(), project: project.clone(), upstream };
+    let server = polyaxon::start(listener, emulation, settings);
+    let variables = [
+        ("POLYAXON_HOST", server.base_url().to_owned()),
+        ("POLYAXON_AUTH_TOKEN", token),
+        ("POLYAXON_EMULATOR_PROJECT", format!("default/{project}")),
+    ];
     cli::serve(server, &variables).await
 }
 
