@@ -73,6 +73,7 @@ pub(crate) async fn delete(api: &Api, call: &Call, id: &str) -> Result<Destructi
     }
     let what = format!("artifact {id}: delete");
     match ask(call, &what, Effect::Idempotent, api.request(Method::DELETE, &["snapshots", id])).await? {
+        Err(refusal) if refusal.status == 409 => return Ok(Destruction::Unconfirmed { why: refusal.text() }),
         Err(refusal) if refusal.status != 404 => return Err(error::refused(&what, Effect::Idempotent, &refusal)),
         _ => {}
     }

@@ -230,7 +230,13 @@ pub const FAULTS: &[(Fault, &[&str])] = &[
     (SecondSnapshotIsTheFirst, &["artifacts::a_clone_can_be_saved_again"]),
     (ClonesInheritVariables, &["artifacts::settings_of_the_original_are_not_in_the_clone"]),
     (FingerprintIsLost, &["artifacts::artifacts_are_listed_with_tag_and_fingerprint"]),
-    (DeletionDoesNothing, &["artifacts::deleting_an_artifact_twice_is_confirmed_twice"]),
+    (
+        DeletionDoesNothing,
+        &[
+            "artifacts::deleting_an_artifact_twice_is_confirmed_twice",
+            "artifacts::generations_are_deleted_in_any_order",
+        ],
+    ),
     (DeletionBreaksClones, &["artifacts::deleting_an_artifact_does_not_break_its_clones"]),
     (ClaimsToBuildArtifacts, &["artifacts::an_artifact_is_built_from_a_source"]),
     (

@@ -130,7 +130,13 @@ impl Machines {
         config.network = network;
         // Known before it exists, so that an interrupted creation is removed with the others.
         self.lock().machines.insert(id.clone());
-        let sandbox = self.engine.create(config).await?;
+        let sandbox = match self.engine.create(config).await {
+            Ok(sandbox) => sandbox,
+            Err(error) => {
+                self.destroy_id(&id).await?;
+                return Err(error.into());
+            }
+        };
         let machine = Machine { sandbox, facts: Mutex::new(facts), tool_user: Mutex::default() };
         if tmp {
             let restore = format!("if [ -d {KEPT_TMP} ]; then cp -a {KEPT_TMP}/. /tmp && rm -rf {KEPT_TMP}; fi");

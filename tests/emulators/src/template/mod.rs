@@ -14,7 +14,7 @@
 //! | `POST /sandboxes/{name}/commands` | `{argv, env, stdin?}` (stdin in base64) → 201 `{id}`; as root, in `/` |
 //! | `GET /sandboxes/{name}/commands/{id}/output` | lines `{stream, data}` in base64 from the beginning, then `{exit}` |
 //! | `POST /sandboxes/{name}/snapshots` | `{name}` → 201 `{name, created_at, size_bytes}`; ends all processes |
-//! | `GET /snapshots?prefix=`; `GET`, `DELETE /snapshots/{name}` | as above |
+//! | `GET /snapshots?prefix=`; `GET`, `DELETE /snapshots/{name}` | as above; `DELETE` answers 409 while a sandbox starts from it |
 //!
 //! A sandbox is `starting`, `running`, `ending`, or `ended` (its lifetime is over; it stays listed, and answers 410).
 

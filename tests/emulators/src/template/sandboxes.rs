@@ -56,6 +56,10 @@ impl Sandbox {
         }
     }
 
+    pub(super) fn starts_from(&self, snapshot: &str) -> bool {
+        self.source == snapshot && self.state() == "starting"
+    }
+
     pub(super) fn view(&self) -> Value {
         json!({
             "name": self.name, "state": self.state(), "source": self.source, "labels": self.labels,

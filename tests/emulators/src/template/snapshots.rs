@@ -68,7 +68,14 @@ pub(super) async fn delete(
     State(service): State<Arc<Service>>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Refusal> {
-    let snapshot = service.world().snapshots.remove(&name).ok_or_else(|| Refusal::missing("snapshot", &name))?;
+    let snapshot = {
+        let mut world = service.world();
+        // What starts from it still needs its files.
+        if world.sandboxes.values().any(|sandbox| sandbox.starts_from(&name)) {
+            return Err(Refusal(StatusCode::CONFLICT, "starting", format!("a sandbox is starting from {name}")));
+        }
+        world.snapshots.remove(&name).ok_or_else(|| Refusal::missing("snapshot", &name))?
+    };
     service.emulation.machines.delete_saved(&snapshot.saved).await.map_err(Refusal::internal)?;
     Ok(StatusCode::NO_CONTENT)
 }
