@@ -1,5 +1,6 @@
 //! Accounts for everything that dead runs created, and ends what is still there.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,17 +43,20 @@ pub async fn run_directory(directory: &Path, config: &Config) -> Result<Vec<Reap
     if Journal::in_use(directory).with_context(|| format!("run {shown}")).map_err(Fault::evidence)? {
         return Err(Fault::usage(anyhow!("run {shown} is still going on; wait for its end, or end it with Ctrl-C")));
     }
-    let open = || -> anyhow::Result<Vec<CleanupEntry>> {
-        let entries = cleanup::ledger(Run::open(directory)?.journal()?)?;
-        Ok(entries.into_iter().filter(|entry| entry.state == CleanupState::Unconfirmed).collect())
+    let open = || -> anyhow::Result<(Vec<CleanupEntry>, Endpoints)> {
+        let run = Run::open(directory)?;
+        let entries = cleanup::ledger(run.journal()?)?;
+        let endpoints = run.manifest.backends.into_iter().map(|backend| (backend.name, backend.endpoint)).collect();
+        Ok((entries.into_iter().filter(|entry| entry.state == CleanupState::Unconfirmed).collect(), endpoints))
     };
-    let entries = open().with_context(|| format!("run {shown}")).map_err(Fault::evidence)?;
+    let (entries, endpoints) = open().with_context(|| format!("run {shown}")).map_err(Fault::evidence)?;
     let mut reaped = Vec::new();
     if !entries.is_empty() {
         let journal = Journal::reopen(directory).map_err(Fault::evidence)?;
         let mut backends = Backends::new();
         for entry in entries {
-            reaped.extend(entry_of_run(&entry, directory, config, &mut backends, &journal).await?);
+            let endpoint = endpoints.get(&entry.backend).map(String::as_str);
+            reaped.push(entry_of_run(&entry, (directory, endpoint), config, &mut backends, &journal).await?);
         }
         journal.close().await.map_err(Fault::evidence)?;
     }
@@ -61,13 +65,16 @@ pub async fn run_directory(directory: &Path, config: &Config) -> Result<Vec<Reap
     Ok(reaped)
 }
 
+/// Where each backend of a run was.
+type Endpoints = BTreeMap<String, String>;
+
 async fn entry_of_run(
     entry: &CleanupEntry,
-    directory: &Path,
+    (directory, endpoint): (&Path, Option<&str>),
     config: &Config,
     backends: &mut Backends,
     journal: &Journal,
-) -> Result<Vec<Reaped>, Fault> {
+) -> Result<Reaped, Fault> {
     let line = |left| Reaped {
         origin: directory.display().to_string(),
         tag: entry.tag.to_string(),
@@ -78,14 +85,19 @@ async fn entry_of_run(
         Some(backend) => backend.clone(),
         None => match connect::connect_one(&entry.backend, config, "reap").await {
             Ok(backend) => backends.entry(entry.backend.clone()).or_insert(backend).clone(),
-            Err(error) => return Ok(vec![line(Some(error.to_string()))]),
+            Err(error) => return Ok(line(Some(error.to_string()))),
         },
     };
+    // Another installation knows nothing of the sandbox, and its silence would be taken for the end.
+    let here = &backend.info().endpoint;
+    if let Some(there) = endpoint.filter(|there| there != here) {
+        return Ok(line(Some(format!("the run was at {there}, and this is {here}: set the same address and repeat"))));
+    }
     let left = match entry.creates {
         Creates::Sandbox => sandbox(entry, &backend, journal).await,
         Creates::Artifact => artifact(entry, &backend, journal).await,
     };
-    left.map(|left| vec![line(left)]).map_err(Fault::evidence)
+    left.map(line).map_err(Fault::evidence)
 }
 
 /// Ends a sandbox by its id, if that is known, and whatever else carries its tag.

@@ -77,6 +77,7 @@ async fn refusals_are_read_whatever_their_body() {
     let router = Router::new()
         .route("/api/limit", get(|| async { (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "7")], "") }))
         .route("/api/html", get(|| async { (StatusCode::BAD_GATEWAY, "<html>\n<body>sorry</body></html>") }))
+        .route("/api/echo", get(|| async { (StatusCode::BAD_REQUEST, "bad header Bearer s3cret") }))
         .route("/api/json", get(|| async { (StatusCode::NOT_FOUND, r#"{"message":"no"}"#) }));
     let service = service(router).await;
     let refusal = async |path: &str| {
@@ -90,6 +91,8 @@ async fn refusals_are_read_whatever_their_body() {
     let html = refusal("html").await;
     assert_eq!((html.kind(Effect::Once), html.text().as_str()), (ErrorKind::Transport, "an HTML page"));
     assert_eq!(html.kind(Effect::Idempotent), ErrorKind::Unavailable);
+    let echo = refusal("echo").await;
+    assert!(!format!("{echo:?}{}", echo.text()).contains("s3cret"), "{echo:?}");
     let json = refusal("json").await;
     assert_eq!((json.kind(Effect::Once), json.json().unwrap()["message"].as_str()), (ErrorKind::NotFound, Some("no")));
 }

@@ -10,6 +10,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use sandbox_bench_core::{Call, Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
 
+use super::secrets;
 use super::service::{Effect, failed};
 use crate::wait::bounded;
 
@@ -67,7 +68,8 @@ pub struct Refusal {
     pub body: Bytes,
 }
 
-/// Reads an answer that says no. Its body may be empty, HTML or cut: the status alone always counts.
+/// Reads an answer that says no. Its body may be empty, HTML or cut: the status alone always counts. Credentials that the
+/// service repeats in it are overwritten.
 pub async fn refused(call: &Call, what: &str, mut answer: Response) -> Refusal {
     let status = answer.status().as_u16();
     let headers = answer.headers().clone();
@@ -83,7 +85,7 @@ pub async fn refused(call: &Call, what: &str, mut answer: Response) -> Refusal {
     };
     // What could be read by the deadline is what there is.
     let _ = bounded(call, what, read).await;
-    Refusal { status, retry_after: retry_after(&headers), headers, body: body.into() }
+    Refusal { status, retry_after: retry_after(&headers), headers, body: secrets::hide(body).into() }
 }
 
 impl Refusal {

@@ -6,6 +6,7 @@
 
 mod answer;
 mod lines;
+mod secrets;
 mod service;
 
 pub use answer::{Refusal, body, json, refused};

@@ -9,6 +9,7 @@ use reqwest::{Client, ClientBuilder, Method, RequestBuilder, Response, Url};
 use sandbox_bench_core::{Call, Error, ErrorKind, Result};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::secrets;
 use crate::wait::bounded;
 
 /// Kept connections that nobody uses are closed after this: services and their proxies close theirs after a minute, and
@@ -89,11 +90,12 @@ impl Service {
     }
 }
 
-/// A header whose value no debug output shows.
+/// A header whose value no debug output shows and no [`super::Refusal`] repeats.
 ///
 /// # Errors
 /// `Credentials` if the value cannot be in a header.
 pub fn secret_header(name: HeaderName, prefix: &str, secret: &SecretString) -> Result<(HeaderName, HeaderValue)> {
+    secrets::remember(secret);
     let text = format!("{prefix}{}", secret.expose_secret().trim());
     let mut value = HeaderValue::from_str(&text)
         .map_err(|_| Error::new(ErrorKind::Credentials, "the credential holds characters that no header can hold"))?;
