@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::connect::{self, Backends};
 use crate::exit::Fault;
 use crate::journal::Journal;
-use crate::{pack, run};
+use crate::{fixture, pack, run};
 
 /// Limit for finding and ending one sandbox.
 const REAP_LIMIT: Duration = Duration::from_secs(120);
@@ -43,7 +43,10 @@ pub async fn run_directory(directory: &Path, config: &Config) -> Result<Vec<Reap
         return Err(Fault::usage(anyhow!("run {shown} is still going on; wait for its end, or end it with Ctrl-C")));
     }
     let open = || -> anyhow::Result<Vec<CleanupEntry>> {
-        let entries = cleanup::ledger(Run::open(directory)?.journal()?)?;
+        let entries = match fixture::is_fixture(directory) {
+            true => fixture::ledger(directory)?,
+            false => cleanup::ledger(Run::open(directory)?.journal()?)?,
+        };
         Ok(entries.into_iter().filter(|entry| entry.state == CleanupState::Unconfirmed).collect())
     };
     let entries = open().with_context(|| format!("run {shown}")).map_err(Fault::evidence)?;
@@ -57,7 +60,11 @@ pub async fn run_directory(directory: &Path, config: &Config) -> Result<Vec<Reap
         journal.close().await.map_err(Fault::evidence)?;
     }
     pack::remove_left_over(directory).map_err(Fault::evidence)?;
-    run::derive(directory, &RateCard::named(None).map_err(Fault::infrastructure)?)?;
+    if fixture::is_fixture(directory) {
+        fixture::derive_files(directory)?;
+    } else {
+        run::derive(directory, &RateCard::named(None).map_err(Fault::infrastructure)?)?;
+    }
     Ok(reaped)
 }
 
