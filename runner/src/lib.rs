@@ -17,6 +17,7 @@ mod doctor;
 mod environment;
 mod exit;
 mod fixture;
+mod hard;
 mod host;
 mod interrupt;
 pub mod journal;

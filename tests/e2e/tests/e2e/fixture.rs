@@ -15,7 +15,9 @@ fn polyaxon(world: &World, port: &str, faults: &str) -> Emulator {
     world.write("bench.toml", "[backend.polyaxon]\nproject = 'default/bench'\n");
     world.write("faults.toml", faults);
     let faults = world.path().join("faults.toml");
-    let options = ["--port", port, "--faults", faults.to_str().unwrap()];
+    // One that is killed leaves its state behind: here it goes with the world.
+    let state = world.path().join("emulator");
+    let options = ["--port", port, "--faults", faults.to_str().unwrap(), "--state", state.to_str().unwrap()];
     Emulator::start_with("polyaxon", "POLYAXON_EMULATOR_PROJECT", &options)
 }
 
@@ -104,6 +106,8 @@ fn fresh_sandboxes_count_one_and_a_reused_one_counts_on() {
     let _ = world.bench(&format!("report {}", run.argument())).run().exits(0);
     assert_eq!(run.json("summary.json"), before);
     assert_eq!(world.bench("reap").run().exits(0).stdout, "nothing to clean up\n");
+    let compared = world.bench(&format!("compare {0} {0}", run.argument())).run().exits(2);
+    assert!(compared.stderr.contains("fixture run"), "{}", compared.stderr);
 }
 
 #[test]
