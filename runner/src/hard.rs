@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sandbox_bench_core::{
     Backend, Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Grants, Input, OutputSink, Sandbox, SandboxRef,
-    SandboxState, Stage, Stream, Tag, TagQuery, TailSink,
+    SandboxState, Stage, Stream, Tag, TagQuery, TailSink, TreeKill,
 };
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -217,30 +217,36 @@ impl Hard<'_> {
         let call = self.call(&sandbox.reference().tag, EXEC_LIMIT * 2).with_cancel(cancel.clone());
         let spec = ExecSpec::sh("echo begun; sleep 5; echo late >/tmp/hard-late").timeout(EXEC_LIMIT);
         let ran = sandbox.exec(&call, &spec, &Leaves(cancel)).await?;
-        if !matches!(ran.completion, Completion::Cancelled { .. }) {
+        let Completion::Cancelled { tree_killed } = ran.completion else {
             return Err(format!("{}: its output came too late to leave it", ran.completion).into());
-        }
-        self.gone(sandbox, &format!("{:?}", ran.completion), "sleep 6; [ ! -e /tmp/hard-late ]").await
+        };
+        self.gone(sandbox, "cancelled", tree_killed, "sleep 6; [ ! -e /tmp/hard-late ]").await
     }
 
     async fn timeout(&self, sandbox: &dyn Sandbox) -> Seen {
         let script = "(sleep 4; echo late >/tmp/hard-child) & sleep 60";
         let spec = ExecSpec::sh(script).timeout(Duration::from_secs(1));
         let ran = self.run(sandbox, &spec, &TailSink::new(0)).await?;
-        if !matches!(ran.completion, Completion::DeadlineExceeded { .. }) {
+        let Completion::DeadlineExceeded { tree_killed } = ran.completion else {
             return Err(ran.completion.into());
-        }
-        self.gone(sandbox, &format!("{:?}", ran.completion), "sleep 5; [ ! -e /tmp/hard-child ]").await
+        };
+        self.gone(sandbox, "time limit exceeded", tree_killed, "sleep 5; [ ! -e /tmp/hard-child ]").await
     }
 
     /// Whether the processes of a command that was ended are gone. A backend that does not claim to end them all is not
     /// at fault.
-    async fn gone(&self, sandbox: &dyn Sandbox, completion: &str, script: &str) -> Seen {
+    async fn gone(&self, sandbox: &dyn Sandbox, ended: &str, killed: TreeKill, script: &str) -> Seen {
+        let killed = match killed {
+            TreeKill::Yes => "seen to be gone",
+            TreeKill::No => "not all gone",
+            TreeKill::Unknown => "not told",
+        };
+        let ended = format!("{ended}; its processes: {killed}");
         match self.holds(sandbox, "its processes are gone", script).await {
-            Ok(()) => Ok(completion.to_owned()),
+            Ok(()) => Ok(ended),
             Err(Unexpected { seen, .. }) => {
                 let known = !self.backend.info().capabilities.tree_kill;
-                Err(Unexpected { known, seen: format!("{completion}; {seen}") })
+                Err(Unexpected { known, seen: format!("{ended}; {seen}") })
             }
         }
     }

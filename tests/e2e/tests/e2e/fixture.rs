@@ -253,3 +253,23 @@ fn an_interruption_ends_the_sandbox_and_counts_what_was_not_begun() {
     assert_eq!((&summary["interrupted"], &summary["cleanup_confirmed"]), (&json!(true), &json!(1)));
     assert_eq!(world.bench("reap").run().exits(0).stdout, "nothing to clean up\n");
 }
+
+#[test]
+fn a_killed_run_is_told_as_far_as_it_came_and_reaped() {
+    let world = World::new();
+    let running = world.bench("fixture --backend local --mode reuse --repetitions 100000").start();
+    until("two trials", || running.stderr().contains("count 2").then_some(()));
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().signal, Some(9));
+    let run = world.run();
+    let told = world.bench(&format!("report {}", run.argument())).run().exits(4);
+    assert!(
+        told.stdout.contains("1 unconfirmed") && told.stdout.contains("next:     sandbox-bench reap"),
+        "{}",
+        told.stdout
+    );
+    assert!(cell(&run, "reuse")["succeeded"].as_u64() >= Some(2));
+    assert!(world.bench("reap").run().exits(0).stdout.contains("gone"));
+    let summary = run.json("summary.json");
+    assert_eq!((&summary["interrupted"], &summary["cleanup_confirmed"]), (&json!(true), &json!(1)));
+}
