@@ -19,13 +19,14 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::connect;
 use crate::environment::GENERAL_IMAGE;
+use crate::hard::{self, Case};
 
 /// Limit for making the sandbox, its image included.
-const CREATE_LIMIT: Duration = Duration::from_secs(300);
+pub const CREATE_LIMIT: Duration = Duration::from_secs(300);
 /// Limit of the command.
-const EXEC_LIMIT: Duration = Duration::from_secs(60);
+pub const EXEC_LIMIT: Duration = Duration::from_secs(60);
 /// Limit for removing the sandbox.
-const DESTROY_LIMIT: Duration = Duration::from_secs(120);
+pub const DESTROY_LIMIT: Duration = Duration::from_secs(120);
 /// The sandbox's life at the backend, should we die.
 const LIFETIME: Duration = Duration::from_secs(900);
 /// A clock that is wrong by more than this makes signatures and expiries fail at some backends.
@@ -68,7 +69,10 @@ pub struct Diagnosis {
     /// Kind of the error that ended the checks, if one did.
     #[serde(skip)]
     pub error: Option<ErrorKind>,
-    /// False if the sandbox may still exist.
+    /// The hard cases, if they were tried.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hard: Vec<Case>,
+    /// False if a sandbox may still exist.
     pub clean: bool,
 }
 
@@ -106,9 +110,11 @@ impl Diagnosis {
     }
 }
 
-/// Checks the backend `name`. Whatever happens, the sandbox that it makes is asked to go.
-pub async fn examine(name: &str, config: &Config, run: &str, interrupt: &CancellationToken) -> Diagnosis {
-    let mut diagnosis = Diagnosis { backend: name.to_owned(), checks: Vec::new(), error: None, clean: true };
+/// Checks the backend `name`, and tries the `hard` cases if all is well. Whatever happens, the sandboxes that it makes are
+/// asked to go.
+pub async fn examine(name: &str, config: &Config, run: &str, hard: bool, interrupt: &CancellationToken) -> Diagnosis {
+    let mut diagnosis =
+        Diagnosis { backend: name.to_owned(), checks: Vec::new(), error: None, hard: Vec::new(), clean: true };
     let call = connect::call(run).with_cancel(interrupt.child_token());
     let backend = match connect::open(name, config, &call).await {
         Ok(backend) => backend,
@@ -125,6 +131,14 @@ pub async fn examine(name: &str, config: &Config, run: &str, interrupt: &Cancell
         }
     }
     one_command(&mut diagnosis, backend.as_ref(), run, interrupt).await;
+    if hard && diagnosis.error.is_none() && diagnosis.clean {
+        let tried = hard::examine(backend.as_ref(), run, interrupt).await;
+        diagnosis.clean = tried.clean;
+        diagnosis.hard = tried.cases;
+        if diagnosis.hard.iter().any(|case| case.state == State::Failed) {
+            diagnosis.error = Some(ErrorKind::Failed);
+        }
+    }
     diagnosis.end()
 }
 
@@ -156,17 +170,24 @@ fn told(diagnosis: &mut Diagnosis, backend: &dyn Backend, preflight: &Preflight)
     }
 }
 
-/// Makes a sandbox, runs a command in it, and ends it.
-async fn one_command(diagnosis: &mut Diagnosis, backend: &dyn Backend, run: &str, interrupt: &CancellationToken) {
+/// A request for a short-lived sandbox of the backend's general base.
+#[must_use]
+pub fn request(backend: &dyn Backend, tag: Tag) -> SandboxSpec {
     let capabilities = &backend.info().capabilities;
     let source = if capabilities.base { Source::Base } else { Source::Image(GENERAL_IMAGE.to_owned()) };
-    let tag = Tag::new(run, "sandbox");
-    let mut spec = SandboxSpec::new(tag.clone(), source);
+    let mut spec = SandboxSpec::new(tag, source);
     spec.environment_limit = CREATE_LIMIT;
     spec.lifetime = capabilities.max_lifetime_seconds.map_or(LIFETIME, |most| LIFETIME.min(Duration::from_secs(most)));
     if !capabilities.network_public {
         spec.network = NetworkPolicy::NoNetwork;
     }
+    spec
+}
+
+/// Makes a sandbox, runs a command in it, and ends it.
+async fn one_command(diagnosis: &mut Diagnosis, backend: &dyn Backend, run: &str, interrupt: &CancellationToken) {
+    let tag = Tag::new(run, "sandbox");
+    let spec = request(backend, tag.clone());
     let start = Instant::now();
     let grants = Grants { network: spec.network.clone(), ..Grants::default() };
     let create = Call::new(tag, CREATE_LIMIT + EXEC_LIMIT, Arc::new(grants)).with_cancel(interrupt.child_token());
@@ -216,7 +237,7 @@ async fn one_command(diagnosis: &mut Diagnosis, backend: &dyn Backend, run: &str
 }
 
 /// Ends the sandbox, or whatever came to exist under the tag, and looks whether anything is left.
-async fn clean_up(backend: &dyn Backend, call: &Call, sandbox: Option<SandboxRef>) -> Result<(), String> {
+pub async fn clean_up(backend: &dyn Backend, call: &Call, sandbox: Option<SandboxRef>) -> Result<(), String> {
     let query = TagQuery::Exact(call.tag.clone());
     let told = |error: Error| error.to_string();
     let doomed = match sandbox {

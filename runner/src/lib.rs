@@ -2,6 +2,7 @@
 //!
 //! * `plan`, `planned`, `environment`, `ways`: what is to be run, and how, decided before anything is spent;
 //! * `warm`, `dispatch`, `trial`: running it;
+//! * `fixture`: a small benchmark of execution itself, beside all this;
 //! * `solver`, `agent`, `recording`: what does the tasks;
 //! * `journal`, `outputs`: what is written down;
 //! * `progress`: what a person sees meanwhile.
@@ -15,6 +16,8 @@ mod dispatch;
 mod doctor;
 mod environment;
 mod exit;
+mod fixture;
+mod hard;
 mod host;
 mod interrupt;
 pub mod journal;

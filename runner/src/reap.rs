@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::connect::{self, Backends};
 use crate::exit::Fault;
 use crate::journal::Journal;
-use crate::{pack, run};
+use crate::{fixture, pack, run};
 
 /// Limit for finding and ending one sandbox.
 const REAP_LIMIT: Duration = Duration::from_secs(120);
@@ -44,9 +44,14 @@ pub async fn run_directory(directory: &Path, config: &Config) -> Result<Vec<Reap
         return Err(Fault::usage(anyhow!("run {shown} is still going on; wait for its end, or end it with Ctrl-C")));
     }
     let open = || -> anyhow::Result<(Vec<CleanupEntry>, Endpoints)> {
-        let run = Run::open(directory)?;
-        let entries = cleanup::ledger(run.journal()?)?;
-        let endpoints = run.manifest.backends.into_iter().map(|backend| (backend.name, backend.endpoint)).collect();
+        let (entries, backends) = match fixture::is_fixture(directory) {
+            true => (fixture::ledger(directory)?, fixture::backends(directory)?),
+            false => {
+                let run = Run::open(directory)?;
+                (cleanup::ledger(run.journal()?)?, run.manifest.backends)
+            }
+        };
+        let endpoints = backends.into_iter().map(|backend| (backend.name, backend.endpoint)).collect();
         Ok((entries.into_iter().filter(|entry| entry.state == CleanupState::Unconfirmed).collect(), endpoints))
     };
     let (entries, endpoints) = open().with_context(|| format!("run {shown}")).map_err(Fault::evidence)?;
@@ -61,7 +66,11 @@ pub async fn run_directory(directory: &Path, config: &Config) -> Result<Vec<Reap
         journal.close().await.map_err(Fault::evidence)?;
     }
     pack::remove_left_over(directory).map_err(Fault::evidence)?;
-    run::derive(directory, &RateCard::named(None).map_err(Fault::infrastructure)?)?;
+    if fixture::is_fixture(directory) {
+        fixture::derive_files(directory)?;
+    } else {
+        run::derive(directory, &RateCard::named(None).map_err(Fault::infrastructure)?)?;
+    }
     Ok(reaped)
 }
 

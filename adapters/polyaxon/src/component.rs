@@ -19,6 +19,17 @@ const FILE_LIMIT: u64 = 1 << 20;
 /// The container port of the sandbox's daemon.
 const DAEMON_PORT: u64 = 9090;
 
+/// The operation that a sandbox of `spec` is asked for with, as readable JSON.
+///
+/// # Errors
+/// `InvalidRequest`, `Unsupported` or `NotFound` for what no service can be.
+pub fn component(config: &PolyaxonConfig, spec: &SandboxSpec) -> Result<String> {
+    let template = Template::new(config)?;
+    let content = template.fill(spec, image(&template, config, &spec.source)?)?;
+    let operation: Value = serde_json::from_str(&content).map_err(|e| Error::invalid("component").because(e))?;
+    Ok(format!("{operation:#}\n"))
+}
+
 /// An operation without what each sandbox asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Template(Map<String, Value>);

@@ -27,4 +27,5 @@ mod transfer;
 mod wire;
 
 pub use backend::{connect, connect_with};
+pub use component::component;
 pub use config::PolyaxonConfig;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandbox_bench_core::{Backend, Call, Error, Result};
+use sandbox_bench_core::{Backend, Call, Error, Result, SandboxSpec};
 use serde::de::DeserializeOwned;
 
 /// A backend that this project has an adapter for.
@@ -52,6 +52,20 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
         #[cfg(feature = "vercel")]
         "vercel" => sandbox_bench_vercel::connect(&parse(name, config)?),
         _ => Err(missing(name)),
+    }
+}
+
+/// The backend's own form of the request for `spec`, as JSON text, where it has one that a person writes and reads: Polyaxon's
+/// operation.
+///
+/// # Errors
+/// `InvalidRequest` or `Unsupported` for what the backend would not take.
+pub fn component(name: &str, config: &toml::Table, spec: &SandboxSpec) -> Result<Option<String>> {
+    let _ = (config, spec);
+    match name {
+        #[cfg(feature = "polyaxon")]
+        "polyaxon" => sandbox_bench_polyaxon::component(&parse(name, config)?, spec).map(Some),
+        _ => Ok(None),
     }
 }
 

@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use sandbox_bench_core::evidence::{Manifest, SCHEMA_VERSION};
+use serde::Deserialize;
 
 pub use journal::{Entry, JournalReader};
 pub use lines::Lines;
@@ -48,6 +49,14 @@ pub enum EvidenceError {
         /// What is wrong.
         why: String,
     },
+    /// The directory is that of another kind of run.
+    #[error("{path} is that of a {kind} run, which has no tasks: see it with `sandbox-bench report`")]
+    OtherKind {
+        /// The manifest.
+        path: PathBuf,
+        /// The kind, such as `fixture`.
+        kind: String,
+    },
     /// A line of the journal is not one.
     #[error("{path} is damaged at line {line}: {why}")]
     Line {
@@ -77,6 +86,12 @@ impl EvidenceError {
     }
 }
 
+/// What the manifest of another kind of run has.
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+}
+
 /// A run directory.
 #[derive(Debug)]
 pub struct Run {
@@ -89,7 +104,7 @@ impl Run {
     /// Opens the run in `dir` by reading its manifest.
     ///
     /// # Errors
-    /// `NoRun`, `Manifest`, `TooNew`, `Io`.
+    /// `NoRun`, `Manifest`, `OtherKind`, `TooNew`, `Io`.
     pub fn open(dir: &Path) -> Result<Self, EvidenceError> {
         let path = dir.join(MANIFEST);
         let text = match fs::read(&path) {
@@ -101,6 +116,9 @@ impl Run {
         // The version first: a manifest of another major version may lack what this one asks for.
         let version: version::Versioned = serde_json::from_slice(&text).map_err(damaged)?;
         version.check(&path)?;
+        if let Ok(Kind { kind }) = serde_json::from_slice(&text) {
+            return Err(EvidenceError::OtherKind { path, kind });
+        }
         Ok(Self { dir: dir.to_owned(), manifest: serde_json::from_slice(&text).map_err(damaged)? })
     }
 

@@ -63,14 +63,15 @@ pub async fn run(args: BackendsArgs) -> Result<Exit, Fault> {
         if !args.backend.is_empty() && !named {
             continue;
         }
+        let configured = named || config.backend.contains_key(known.name);
         let (info, error) = match connect::connect_one(known.name, &config, "backends").await {
             Ok(backend) => (Some(Backend::info(backend.as_ref()).clone()), None),
             Err(error) => {
-                wrong |= known.compiled && *error.kind() == ErrorKind::InvalidRequest;
+                // One that nobody set up lacks settings by nature.
+                wrong |= configured && known.compiled && *error.kind() == ErrorKind::InvalidRequest;
                 (None, Some(error.to_string()))
             }
         };
-        let configured = named || config.backend.contains_key(known.name);
         shown.push(Shown { name: known.name, about: known.about, compiled: known.compiled, configured, info, error });
     }
     match args.format {

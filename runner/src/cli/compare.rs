@@ -67,7 +67,7 @@ pub fn run(args: &CompareArgs) -> Result<Exit, Fault> {
 /// A run that is not there or has no such cell is a wrong request; one that is damaged is not.
 fn fault(error: CompareError) -> Fault {
     match error {
-        CompareError::Evidence(EvidenceError::NoRun(_)) => Fault::usage(error),
+        CompareError::Evidence(EvidenceError::NoRun(_) | EvidenceError::OtherKind { .. }) => Fault::usage(error),
         CompareError::Evidence(_) => Fault::evidence(error),
         CompareError::NoCell { .. } | CompareError::NothingInCommon { .. } => Fault::usage(error),
     }

@@ -13,7 +13,7 @@ const AFTER: &str = "\
 Exit codes:
   0    everything works, perhaps with warnings
   2    the configuration is wrong, or names an unknown backend
-  3    credentials, connection or sandbox failed
+  3    credentials, connection, sandbox or a hard case failed
   4    the sandbox is not confirmed gone: run `sandbox-bench reap --all-on NAME`
   130  interrupted";
 
@@ -22,6 +22,10 @@ Exit codes:
 pub struct DoctorArgs {
     #[command(flatten)]
     backends: BackendOptions,
+    /// Also try hard cases: a normal task, oversized output, a denied data request, a client that leaves, a time limit, two
+    /// sandboxes apart, one in place of another. Makes two sandboxes more, and takes half a minute.
+    #[arg(long)]
+    hard: bool,
     /// Form of the result on stdout.
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
@@ -40,7 +44,7 @@ pub async fn run(args: DoctorArgs) -> Result<Exit, Fault> {
         if interrupt.is_cancelled() {
             break;
         }
-        let diagnosis = doctor::examine(&name, &config, &unit, &interrupt).await;
+        let diagnosis = doctor::examine(&name, &config, &unit, args.hard, &interrupt).await;
         if args.format == OutputFormat::Text {
             print(&diagnosis)?;
         }
@@ -53,16 +57,19 @@ pub async fn run(args: DoctorArgs) -> Result<Exit, Fault> {
 }
 
 fn print(diagnosis: &Diagnosis) -> Result<(), Fault> {
-    let rows = diagnosis.checks.iter().map(|check| {
-        let state = match check.state {
-            State::Ok => "ok",
-            State::Warning => "warning",
-            State::Failed => "failed",
-            State::Skipped => "-",
-        };
-        [check.name.to_owned(), state.to_owned(), one_line(&check.found)]
-    });
+    let rows = diagnosis
+        .checks
+        .iter()
+        .map(|check| [check.name.to_owned(), word(check.state).to_owned(), one_line(&check.found)]);
     say::result(table::plain([diagnosis.backend.as_str(), "", ""], rows))?;
+    if !diagnosis.hard.is_empty() {
+        let rows = diagnosis.hard.iter().map(|case| {
+            let (name, expected, afterwards) = (case.name, case.expected, case.afterwards);
+            [name, word(case.state), expected, &one_line(&case.observed), afterwards].map(str::to_owned)
+        });
+        let header = [&format!("{}, hard", diagnosis.backend), "", "expected", "observed", "afterwards"];
+        say::result(format_args!("\n{}", table::plain(header, rows)))?;
+    }
     let failed = diagnosis.checks.iter().any(|check| check.state == State::Failed);
     let next = match (&diagnosis.error, failed) {
         _ if !diagnosis.clean => format!("sandbox-bench reap --all-on {}", diagnosis.backend),
@@ -70,6 +77,15 @@ fn print(diagnosis: &Diagnosis) -> Result<(), Fault> {
         (None, _) => format!("sandbox-bench run --backend {} --dataset smoke --solver gold", diagnosis.backend),
     };
     say::result(format_args!("next: {next}\n"))
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Ok => "ok",
+        State::Warning => "warning",
+        State::Failed => "failed",
+        State::Skipped => "-",
+    }
 }
 
 /// Words of a backend on one line, which cannot drive a terminal.

@@ -5,6 +5,7 @@ mod backends;
 mod compare;
 mod dataset;
 mod doctor;
+mod fixture;
 mod models;
 mod options;
 mod prewarm;
@@ -49,6 +50,8 @@ struct Cli {
 enum Command {
     /// Run tasks on backends and record the results.
     Run(Box<run::RunArgs>),
+    /// Measure execution itself with a small fixed program, in fresh sandboxes or in one that is used again.
+    Fixture(fixture::FixtureArgs),
     /// Make the warm artifacts of a data set's environments, for `run --condition warm`.
     Prewarm(prewarm::PrewarmArgs),
     /// List, inspect, check, convert and download data sets.
@@ -83,6 +86,7 @@ pub fn main() -> ExitCode {
     let result = runtime.block_on(async {
         match cli.command {
             Command::Run(args) => run::run(*args).await,
+            Command::Fixture(args) => fixture::run(args).await,
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
             Command::Report(args) => report::run(&args),

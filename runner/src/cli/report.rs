@@ -7,10 +7,11 @@ use sandbox_bench_reports::evidence::Run;
 use sandbox_bench_reports::render;
 use sandbox_bench_reports::summary::{Outcome, Summary};
 
+use super::fixture as fixture_report;
 use super::options::{OutputFormat, RatesOption};
 use crate::exit::{Exit, Fault};
-use crate::run;
 use crate::say;
+use crate::{fixture, run};
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
@@ -33,6 +34,15 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     let rates = args.rates.card()?;
     let mut exit = Exit::Accepted;
     for directory in &args.runs {
+        if fixture::is_fixture(directory) {
+            let summary = fixture::derive_files(directory)?;
+            fixture_report::print(&summary, directory, args.format)?;
+            match fixture_report::exit(&summary) {
+                Exit::Accepted => {}
+                other => exit = other,
+            }
+            continue;
+        }
         Run::open(directory).map_err(Fault::usage)?;
         let summary = run::derive(directory, &rates)?;
         // Who reads the report of an interrupted run needs no advice to read it.

@@ -38,8 +38,17 @@ impl Emulator {
     /// It does not say its address.
     #[must_use]
     pub fn start(vendor: &str, last: &str) -> Self {
+        Self::start_with(vendor, last, &[])
+    }
+
+    /// The same with further options of the program.
+    ///
+    /// # Panics
+    /// It does not say its address.
+    #[must_use]
+    pub fn start_with(vendor: &str, last: &str, options: &[&str]) -> Self {
         let mut command = Command::new(program());
-        command.args([vendor, "--network"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args([vendor, "--network"]).args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let first = lines.next().expect("an emulator that starts");
@@ -59,6 +68,17 @@ impl Emulator {
     #[must_use]
     pub fn point(&self, bench: Bench) -> Bench {
         self.variables.iter().fold(bench, |bench, (name, value)| bench.env(name, value))
+    }
+
+    /// Its port.
+    #[must_use]
+    pub fn port(&self) -> &str {
+        self.address.rsplit_once(':').unwrap().1
+    }
+
+    /// Kills it, as a machine that dies.
+    pub fn kill(mut self) {
+        let _ = self.child.kill();
     }
 
     /// What its admin route `/__emulator/{what}` shows: `state`, `violations`, `requests`.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use sandbox_bench_e2e::{World, assert_shown, docker};
+use sandbox_bench_e2e::{Emulator, World, assert_shown, docker};
 use serde_json::Value;
 
 /// Times, machine facts and the state directory differ from machine to machine.
@@ -34,6 +34,74 @@ fn the_doctor_finds_local_in_good_health_and_leaves_nothing() {
     let told: Vec<Value> = serde_json::from_str(&told).unwrap();
     let states = |name: &str| told[0]["checks"].as_array().unwrap().iter().find(|c| c["name"] == name).unwrap().clone();
     assert_eq!((&states("sandbox")["state"], &states("cleanup")["state"]), (&"ok".into(), &"ok".into()));
+}
+
+/// The hard cases of a diagnosis, by name, with how they came out.
+fn hard(told: &str) -> Vec<(String, String)> {
+    let told: Vec<Value> = serde_json::from_str(told).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    told[0]["hard"].as_array().unwrap().iter().map(|case| (text(&case["name"]), text(&case["state"]))).collect()
+}
+
+#[test]
+fn local_stands_all_hard_cases() {
+    let world = World::new();
+    let outcome = world.bench("doctor --backend local --hard").run().exits(0);
+    assert_shown!("doctor-hard", steady(&outcome.shown()));
+    let left = fs::read_dir(world.path().join("state/sandbox-bench/local/sandboxes")).unwrap().count();
+    assert_eq!(left, 0, "a sandbox is still there");
+}
+
+#[test]
+fn docker_stands_all_hard_cases() {
+    if !docker::wanted() {
+        return;
+    }
+    let told = World::new().bench("doctor --backend docker --hard --format json").run().exits(0).stdout;
+    assert!(hard(&told).len() == 8 && hard(&told).iter().all(|(_, state)| state == "ok"), "{told}");
+}
+
+/// `vendor`, as its emulator plays it, stands all hard cases and is left with nothing.
+fn emulated(vendor: &str, last: &str) {
+    let (world, emulator) = (World::new(), Emulator::start(vendor, last));
+    world.write("bench.toml", "[backend.polyaxon]\nproject = 'default/bench'\n");
+    let bench = world.bench(&format!("doctor --backend {vendor} --hard --format json"));
+    let told = emulator.point(bench).run().exits(0).stdout;
+    assert!(hard(&told).len() == 8 && hard(&told).iter().all(|(_, state)| state == "ok"), "{told}");
+    assert_eq!(emulator.shows("state")["machines"], serde_json::json!([]));
+}
+
+#[test]
+fn polyaxon_stands_all_hard_cases() {
+    emulated("polyaxon", "POLYAXON_EMULATOR_PROJECT");
+}
+
+#[test]
+fn daytona_stands_all_hard_cases() {
+    emulated("daytona", "DAYTONA_API_KEY");
+}
+
+#[test]
+fn vercel_stands_all_hard_cases() {
+    emulated("vercel", "VERCEL_PROJECT_ID");
+}
+
+#[test]
+fn a_hard_case_that_fails_is_named_and_the_others_are_tried() {
+    let world = World::new();
+    world.write("bench.toml", "[backend.polyaxon]\nproject = 'default/bench'\n");
+    // The doctor's own command passes; that of the first case does not.
+    let faults = "[[rule]]\nmethod = 'POST'\npath = '/sandbox/v1/**/exec/stream'\nskip = 1\ntimes = 1\n\
+                  effect = { kind = 'answer', status = 403, body = '{\"error\":{\"code\":\"forbidden\",\"message\":\"no\"}}' }\n";
+    world.write("faults.toml", faults);
+    let faults = world.path().join("faults.toml");
+    let emulator =
+        Emulator::start_with("polyaxon", "POLYAXON_EMULATOR_PROJECT", &["--faults", faults.to_str().unwrap()]);
+    let told = emulator.point(world.bench("doctor --backend polyaxon --hard --format json")).run().exits(3).stdout;
+    let failed: Vec<String> =
+        hard(&told).into_iter().filter(|(_, state)| state != "ok").map(|(name, _)| name).collect();
+    assert_eq!(failed, ["normal task"], "{told}");
+    assert_eq!(emulator.shows("state")["machines"], serde_json::json!([]));
 }
 
 #[test]

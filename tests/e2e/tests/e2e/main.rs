@@ -8,6 +8,7 @@ mod dataset;
 mod daytona;
 mod disk;
 mod docker;
+mod fixture;
 mod gold;
 mod interrupt;
 mod kill;

@@ -9,6 +9,7 @@ fn help() {
         ("help", "--help"),
         ("help-run", "run --help"),
         ("help-prewarm", "prewarm --help"),
+        ("help-fixture", "fixture --help"),
         ("help-dataset-validate", "dataset validate --help"),
         ("help-reap", "reap --help"),
         ("help-backends", "backends --help"),
