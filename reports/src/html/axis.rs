@@ -85,7 +85,7 @@ pub(super) fn px(value: f64) -> String {
 }
 
 /// A time of a tick, without digits that say nothing.
-fn time(us: f64) -> String {
+pub(super) fn time(us: f64) -> String {
     if us == 0.0 {
         return "0".to_owned();
     }

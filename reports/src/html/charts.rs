@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use sandbox_bench_core::{Condition, Phase};
 
-use super::axis::{Axis, px};
+use super::axis::{Axis, px, time};
 use crate::render::{cost, duration};
 use crate::report::{CellView, Report, Tasks};
 use crate::stats::{Ecdf, Sample};
@@ -42,7 +42,7 @@ pub(super) fn phases(report: &Report) -> Option<Markup> {
         report.cells.iter().map(|cell| (cell, medians(cell))).filter(|(_, m)| !m.is_empty()).collect();
     let sum = |medians: &[(usize, Phase, u64, u64)]| medians.iter().map(|m| m.2 as f64).sum::<f64>();
     let greatest = shown.iter().map(|(_, medians)| sum(medians)).fold(0.0, f64::max);
-    let axis = Axis::linear(greatest, 0.0, WIDTH - 80.0);
+    let axis = Axis::linear(greatest, 4.0, WIDTH - 80.0);
     let height = shown.len() as f64 * (BAR + 14.0);
     let used: Vec<usize> =
         (0..Phase::ALL.len()).filter(|index| shown.iter().any(|(_, m)| m.iter().any(|p| p.0 == *index))).collect();
@@ -155,7 +155,7 @@ fn slope(report: &Report, cold: usize, warm: usize) -> Option<Markup> {
     let inside = html! {
         @for tick in axis.ticks() {
             line .grid x1=(px(left)) x2=(px(right)) y1=(px(axis.at(tick))) y2=(px(axis.at(tick))) {}
-            text .tick x=(px(left - 6.0)) y=(px(axis.at(tick) + 4.0)) text-anchor="end" { (duration(tick.round() as u64)) }
+            text .tick x=(px(left - 6.0)) y=(px(axis.at(tick) + 4.0)) text-anchor="end" { (time(tick)) }
         }
         @for (task, cold, warm) in &lines {
             g class=(if warm <= cold { "good" } else { "bad" }) {
@@ -178,11 +178,11 @@ fn slope(report: &Report, cold: usize, warm: usize) -> Option<Markup> {
 
 /// Tasks by cells: what became of the trials.
 pub(super) fn matrix(report: &Report) -> Markup {
-    let (label, cell_width, row) = (230.0, 92.0, 24.0);
+    let (label, cell_width, row) = (250.0, 92.0, 24.0);
     // Columns carry their names at a slant, so that many fit.
     let head = 96.0;
     let shown = report.tasks.iter().take(ROWS);
-    let width = label + report.cells.len() as f64 * cell_width + 60.0;
+    let width = label + report.cells.len() as f64 * cell_width + 90.0;
     let height = head + report.tasks.len().min(ROWS) as f64 * row + 4.0;
     let inside = html! {
         @for (column, cell) in report.cells.iter().enumerate() {
@@ -191,7 +191,7 @@ pub(super) fn matrix(report: &Report) -> Markup {
         }
         @for (index, task) in shown.enumerate() {
             @let y = head + index as f64 * row;
-            text x="0" y=(px(y + 16.0)) { (short(&task.task, 34)) title { (task.dataset) " " (task.task) } }
+            text x="0" y=(px(y + 16.0)) { (short(&task.task, 32)) title { (task.dataset) " " (task.task) } }
             @for (column, cell) in task.cells.iter().enumerate() {
                 @let x = label + column as f64 * cell_width;
                 @let counts = cell.counts();

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sandbox_bench_core::Digest;
 
+use crate::render::objects;
 use crate::report::Report;
 
 const STYLE: &str = include_str!("style.css");
@@ -92,7 +93,12 @@ fn head(report: &Report, title: &str) -> Markup {
         ("#failures", sum(|t| t.rejected).to_string(), "rejected by the verifier", "bad"),
         ("#failures", sum(|t| t.failed).to_string(), "without a verdict", "odd"),
         ("#gaps", sum(|t| t.unavailable).to_string(), "cannot run there", "none"),
-        ("#cost", known.map_or_else(|| "unknown".to_owned(), crate::render::usd), "known cost of sandboxes", "none"),
+        (
+            "#cost",
+            known.map_or_else(|| "unknown".to_owned(), crate::render::usd),
+            "cost of sandboxes, as far as known",
+            "none",
+        ),
         ("#cleanup", unconfirmed.to_string(), "not confirmed gone", if unconfirmed > 0 { "bad" } else { "good" }),
     ];
     html! {
@@ -102,11 +108,11 @@ fn head(report: &Report, title: &str) -> Markup {
                 p .soft {
                     @if !run.label.is_empty() { b { (run.label) } " " (run.summary.run) " · " }
                     (tables::outcome(run.summary.outcome)) " "
-                    (run.summary.started_at) " · solver " (crate::render::plain(&run.summary.solver)) " · "
+                    (run.started()) " · solver " (crate::render::plain(&run.summary.solver)) " · "
                     @for (index, dataset) in run.manifest.datasets.iter().enumerate() {
-                        @if index > 0 { ", " } (crate::render::plain(&dataset.name)) " (" (dataset.tasks) " tasks)"
+                        @if index > 0 { ", " } (crate::render::plain(&dataset.name)) " (" (objects(dataset.tasks, "task")) ")"
                     }
-                    " · " (run.manifest.plan.replicates) " replicates · " (run.manifest.plan.order) ", seed " (run.manifest.plan.seed)
+                    " · " (run.replicates()) " · " (run.manifest.plan.order) ", seed " (run.manifest.plan.seed)
                 }
             }
             div .tiles {

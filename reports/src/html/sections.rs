@@ -6,7 +6,7 @@ use sandbox_bench_core::Phase;
 use super::{charts, tables};
 use crate::derived::{CLEANUP, SUMMARY, TRIALS, TRIALS_PARQUET};
 use crate::evidence::{JOURNAL, MANIFEST};
-use crate::render::{cost as cell_cost, counts, duration, notes, one_line, percents, plain, usd};
+use crate::render::{cost as cell_cost, counts, duration, notes, objects, one_line, percents, plain, usd};
 use crate::report::{Order, Report, cleanup_word};
 use crate::stats::{Interval, Sample, Unit};
 
@@ -101,7 +101,7 @@ pub(super) fn comparison(report: &Report) -> Markup {
     let drawn = comparable.rows.iter().find_map(|row| row.interval).map(|(_, unit)| unit);
     html! {
         p .soft {
-            (comparable.tasks) " tasks that every cell could run"
+            (objects(comparable.tasks as u64, "task")) " that every cell could run"
             @if comparable.left_out > 0 { "; " (comparable.left_out) " that some could not are left out" }
             ". What failed or timed out counts as longer than what did not. Change: the median over tasks of the change of the task's own median"
             @if !first.is_empty() { ", against " (first) }
@@ -237,7 +237,7 @@ pub(super) fn failures(report: &Report) -> Markup {
         }
         @for (what, tasks) in findings.all() {
             @if !tasks.is_empty() {
-                h3 { (tasks.len()) " tasks " (what) }
+                h3 { (objects(tasks.len() as u64, "task")) " " (what) }
                 ul { @for index in tasks.iter().take(50) { @if let Some(task) = report.tasks.get(*index) {
                     li { a href=(format!("#task-{index}")) { (task.task) } }
                 } } }
@@ -316,7 +316,7 @@ pub(super) fn trials(report: &Report) -> Markup {
                 } }
             } } };
             details id=(format!("cell-{index}")) open[report.attempts.len() <= 40] {
-                summary { (cell.name) " " span .soft { (own.len()) " attempts" } }
+                summary { (cell.name) " " span .soft { (objects(own.len() as u64, "attempt")) } }
                 (tables::sortable(&columns, &rows))
             }
         }
@@ -368,7 +368,7 @@ pub(super) fn provenance(report: &Report) -> Markup {
                         ", " (plain(&backend.architecture))
                     }
                 }
-                @for dataset in &manifest.datasets { li { "data set " (plain(&dataset.name)) ": " (dataset.tasks) " tasks, " code { (dataset.digest) } } }
+                @for dataset in &manifest.datasets { li { "data set " (plain(&dataset.name)) ": " (objects(dataset.tasks, "task")) ", " code { (dataset.digest) } } }
                 li { "concurrency " (manifest.plan.concurrency) ", at most " (manifest.plan.max_attempts) " attempts of a trial" }
                 li {
                     "evidence: "

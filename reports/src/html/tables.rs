@@ -12,7 +12,7 @@ pub(super) type Column = (&'static str, bool);
 pub(super) fn sortable(columns: &[Column], rows: &Markup) -> Markup {
     html! {
         div .wide { table .sort {
-            thead { tr { @for (name, figures) in columns { th .n[*figures] scope="col" { (name) } } } }
+            thead { tr { @for (name, figures) in columns { th class=[figures.then_some("n")] scope="col" { (name) } } } }
             tbody { (rows) }
         } }
     }

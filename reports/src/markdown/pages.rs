@@ -4,7 +4,7 @@ use sandbox_bench_core::Phase;
 
 use super::text::{list, table, words};
 use crate::derived::{CLEANUP, TRIALS};
-use crate::render::{cost, counts, duration, notes, percents, times};
+use crate::render::{cost, counts, duration, notes, objects, percents, times};
 use crate::report::{Order, PAGE, Report, cleanup_word};
 use crate::stats::{Interval, Sample};
 
@@ -18,7 +18,7 @@ pub(super) fn overview(report: &Report) -> String {
         text += &format!(
             "{label}run {} of {}, solver {}: **{}**\n\n",
             words(&run.summary.run),
-            run.summary.started_at,
+            run.started(),
             words(&run.summary.solver),
             format!("{:?}", run.summary.outcome).to_lowercase()
         );
@@ -62,10 +62,11 @@ pub(super) fn overview(report: &Report) -> String {
 pub(super) fn comparison(report: &Report) -> String {
     let comparable = &report.comparable;
     let mut text = format!(
-        "# Comparison\n\n{} tasks that every cell could run; {} that some could not are left out. What failed or timed out \
+        "# Comparison\n\n{} that every cell could run; {} that some could not left out. What failed or timed out \
          counts as longer than what did not. Change: the median over tasks of the change of the task's own median, \
          against the first row.\n\n",
-        comparable.tasks, comparable.left_out
+        objects(comparable.tasks as u64, "task"),
+        comparable.left_out
     );
     let columns = ["cell", "accepted", "95 %", "p50 to a verdict", "95 %", "change by task", "95 %"];
     let name = |cell: usize| report.cells.get(cell).map_or_else(String::new, |cell| words(&cell.name));
@@ -170,7 +171,7 @@ pub(super) fn failures(report: &Report) -> String {
     for (what, tasks) in report.findings().all() {
         if !tasks.is_empty() {
             let names = tasks.iter().filter_map(|index| report.tasks.get(*index)).map(|task| words(&task.task));
-            text += &format!("\n## {} tasks {what}\n\n{}", tasks.len(), list(names));
+            text += &format!("\n## {} {what}\n\n{}", objects(tasks.len() as u64, "task"), list(names));
         }
     }
     text

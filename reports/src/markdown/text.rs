@@ -4,9 +4,13 @@ use crate::render::one_line;
 
 /// Foreign words as they are: nothing in them is markup, in CommonMark or in GitHub's dialect.
 pub(super) fn words(foreign: &str) -> String {
+    let line = one_line(foreign);
     let mut text = String::new();
-    for c in one_line(foreign).chars() {
-        if "\\`*_{}[]<>()#+!|~&@:$^=\"'".contains(c) {
+    for (at, c) in line.char_indices() {
+        // At the start of a line it would begin a list; before slashes, GitHub makes a link of an address.
+        let here =
+            (at == 0 && "-+".contains(c)) || (c == ':' && line.get(at..).is_some_and(|rest| rest.starts_with("://")));
+        if here || "\\`*_{}[]<>#|~&@$^".contains(c) {
             text.push('\\');
         }
         text.push(c);
@@ -36,7 +40,8 @@ mod tests {
 
     #[test]
     fn foreign_words_are_no_markup() {
-        assert_eq!(words("<script>|a\nb|[x](y)"), "\\<script\\>\\|a b\\|\\[x\\]\\(y\\)");
+        assert_eq!(words("<script>|a\nb|[x](y)"), "\\<script\\>\\|a b\\|\\[x\\](y)");
         assert_eq!(words("http://x @all"), "http\\://x \\@all");
+        assert_eq!(words("- a: b-c"), "\\- a: b-c");
     }
 }

@@ -270,6 +270,7 @@ fn attempts(n: u64) -> String {
     objects(n, "attempt")
 }
 
-fn objects(n: u64, what: &str) -> String {
+/// "1 task", "2 tasks"
+pub(crate) fn objects(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }

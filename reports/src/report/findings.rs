@@ -45,7 +45,7 @@ impl Findings {
     pub(crate) fn all(&self) -> [(&'static str, &[usize]); 3] {
         [
             ("accepted nowhere: the task, the solver, or every environment", &self.never),
-            ("accepted in some cells only: the environments may differ", &self.split),
+            ("accepted in some cells only: their environments, or solvers, may differ", &self.split),
             ("accepted and rejected in the same cell: flaky", &self.flaky),
         ]
     }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use sandbox_bench_core::evidence::{CleanupState, Manifest};
 use sandbox_bench_core::{FailureClass, Phase};
 
+use crate::render::objects;
 use crate::stats::{Ecdf, Time};
 use crate::summary::{Cell, End, Summary};
 
@@ -40,6 +42,24 @@ pub(crate) struct RunView {
     pub(crate) cleanup: BTreeMap<(String, &'static str, CleanupState), u64>,
     /// What may still exist, as far as it is listed.
     pub(crate) left: Vec<CleanupLine>,
+}
+
+impl RunView {
+    /// When it was started, to the second.
+    pub(crate) fn started(&self) -> Timestamp {
+        let at = self.summary.started_at;
+        Timestamp::from_second(at.as_second()).unwrap_or(at)
+    }
+
+    /// "6 replicates"
+    pub(crate) fn replicates(&self) -> String {
+        objects(self.manifest.plan.replicates.into(), "replicate")
+    }
+
+    /// The run, to begin or end a sentence with.
+    pub(crate) fn name(&self) -> &str {
+        if self.label.is_empty() { "the run" } else { &self.label }
+    }
 }
 
 /// An object that is not confirmed gone.
