@@ -7,6 +7,9 @@ use crate::stats::MIN_REPLICATES;
 
 use super::{CellView, Report, RunView};
 
+/// Reads a fact of a run, in words.
+type Fact = fn(&RunView) -> String;
+
 impl Report {
     /// The gaps of all runs, in sentences.
     pub(crate) fn gaps(&self) -> Vec<String> {
@@ -44,13 +47,13 @@ impl Report {
 
     /// In what runs differ that are shown together: that, and not the backend, may be behind a difference of figures.
     fn differences(&self) -> Vec<String> {
-        let of = |what: &str, value: fn(&RunView) -> String| {
+        let of = |what: &str, value: Fact| {
             let each: Vec<String> = self.runs.iter().map(value).collect();
             let named = self.runs.iter().zip(&each).map(|(run, value)| format!("{} {}", run.label, plain(value)));
             let differ = each.iter().any(|value| Some(value) != each.first());
             differ.then(|| format!("the runs differ in {what}: {}", named.collect::<Vec<_>>().join(", ")))
         };
-        let facts: [(&str, fn(&RunView) -> String); 5] = [
+        let facts: [(&str, Fact); 5] = [
             ("solver", |run| run.manifest.solver.clone()),
             ("version", |run| run.manifest.binary_version.clone()),
             ("concurrency", |run| run.manifest.plan.concurrency.to_string()),

@@ -60,8 +60,11 @@ impl ReportArgs {
     fn directory(&self) -> PathBuf {
         let default = || match self.runs.as_slice() {
             [run] => run.join(report::DIRECTORY),
-            // With a path like `.` the directory above is only known to the system.
-            [first, ..] => first.join("..").join(report::DIRECTORY),
+            [first, ..] => match (first.file_name(), first.parent()) {
+                (Some(_), Some(above)) => above.join(report::DIRECTORY),
+                // Of a path like `..`, only the system knows the directory above.
+                _ => first.join("..").join(report::DIRECTORY),
+            },
             [] => PathBuf::from(report::DIRECTORY),
         };
         self.html.clone().unwrap_or_else(default)
