@@ -81,9 +81,14 @@ fn uncertain(tag: &Tag, cause: Error) -> Error {
     Error::new(kind, format!("artifact {tag}: it is unknown whether it was made")).because(cause)
 }
 
-/// The artifact of this id: an image that carries our name. One that lost it has been deleted, although the engine keeps
-/// it for as long as a later generation stands on it.
+/// The artifact of this id: an image that carries a name of ours. One that lost it has been deleted, although the engine
+/// keeps it for as long as a later generation stands on it.
 pub(crate) async fn find(engine: &Engine, call: &Call, id: &str) -> Result<Artifact> {
+    named(engine, call, id).await.map(|(artifact, _)| artifact)
+}
+
+/// As [`find`], with the names of ours that it carries.
+async fn named(engine: &Engine, call: &Call, id: &str) -> Result<(Artifact, Vec<String>)> {
     let seen = image::inspect(engine, call, id).await?;
     let config = seen.config.and_then(|config| config.labels).unwrap_or_default();
     let facts = Facts {
@@ -93,11 +98,12 @@ pub(crate) async fn find(engine: &Engine, call: &Call, id: &str) -> Result<Artif
         size: seen.size,
     };
     let artifact = facts.artifact();
-    let Some(tag) = &artifact.tag else { return Ok(artifact) };
-    if seen.repo_tags.unwrap_or_default().contains(&artifact_name(tag)) {
-        return Ok(artifact);
+    let names: Vec<_> =
+        seen.repo_tags.unwrap_or_default().into_iter().filter(|name| labels::names_ours(name)).collect();
+    if artifact.tag.is_some() && names.is_empty() {
+        return Err(Error::new(ErrorKind::NotFound, format!("artifact {}: it was deleted", short(id))));
     }
-    Err(Error::new(ErrorKind::NotFound, format!("artifact {}: it was deleted", short(id))))
+    Ok((artifact, names))
 }
 
 /// Every artifact whose tag matches.
@@ -140,30 +146,31 @@ impl Facts {
 /// Removes an artifact; one that is gone already is confirmed. While a container of any state stands on it the engine
 /// refuses.
 ///
-/// It is removed by our name and not by its id, which the engine refuses for an image that has other names, or from
+/// It is removed by our names and not by its id, which the engine refuses for an image that has other names, or from
 /// which another was made. What still needs its layers then keeps them, and the engine drops them with the last of those.
 pub(crate) async fn delete(engine: &Engine, call: &Call, id: &str) -> Result<Destruction> {
     let id = checked("an artifact", id)?;
-    let tag = match find(engine, call, id).await {
-        Ok(Artifact { tag: Some(tag), .. }) => tag,
+    let names = match named(engine, call, id).await {
+        Ok((artifact, names)) if artifact.tag.is_some() => names,
         Ok(_) => return Err(Error::invalid(format!("image {id} is not an artifact of ours; it is not deleted"))),
         Err(e) if *e.kind() == ErrorKind::NotFound => return Ok(Destruction::Confirmed),
         Err(e) => return Err(e),
     };
     let what = format!("artifact {}: delete", short(id));
-    let options = RemoveImageOptionsBuilder::new().build();
-    let name = artifact_name(&tag);
-    let removal = engine.docker.remove_image(&name, Some(options), None);
-    let answer = match raw_request(call, &what, removal).await {
-        Ok(answer) => answer,
-        Err(unanswered) => return Ok(Destruction::Unconfirmed { why: unanswered.to_string() }),
-    };
-    let Err(error) = answer else { return Ok(Destruction::Confirmed) };
-    match error::answer(&error) {
-        Some((404, _)) => Ok(Destruction::Confirmed),
-        Some((409 | 500, message)) => Ok(Destruction::Unconfirmed { why: message.to_owned() }),
-        _ => Err(error::map(&what, error)),
+    for name in names {
+        let options = RemoveImageOptionsBuilder::new().build();
+        let answer = match raw_request(call, &what, engine.docker.remove_image(&name, Some(options), None)).await {
+            Ok(answer) => answer,
+            Err(unanswered) => return Ok(Destruction::Unconfirmed { why: unanswered.to_string() }),
+        };
+        let Err(error) = answer else { continue };
+        match error::answer(&error) {
+            Some((404, _)) => {}
+            Some((409 | 500, message)) => return Ok(Destruction::Unconfirmed { why: message.to_owned() }),
+            _ => return Err(error::map(&what, error)),
+        }
     }
+    Ok(Destruction::Confirmed)
 }
 
 #[cfg(test)]

@@ -22,6 +22,12 @@ const ENVIRONMENTS: &str = "sandbox-bench/env";
 /// Repository of warm artifacts.
 pub(crate) const ARTIFACTS: &str = "sandbox-bench/artifact";
 
+/// True for a name that we give to images.
+pub(crate) fn names_ours(name: &str) -> bool {
+    let repository = name.rsplit_once(':').map_or(name, |(repository, _)| repository);
+    [ENVIRONMENTS, ARTIFACTS].contains(&repository)
+}
+
 /// The image of the environment with this fingerprint, for one platform.
 pub(crate) fn environment_image(fingerprint: &Digest, platform: Option<&str>) -> String {
     let platform = platform.map(|name| format!("-{}", name.replace(['/', ':'], "-"))).unwrap_or_default();

@@ -26,6 +26,7 @@ pub mod dockerfile;
 pub mod faults;
 pub mod machine;
 pub mod polyaxon;
+pub mod template;
 pub mod vercel;
 
 pub use self::emulation::Emulation;
