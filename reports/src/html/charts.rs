@@ -180,7 +180,7 @@ fn slope(report: &Report, cold: usize, warm: usize) -> Option<Markup> {
 pub(super) fn matrix(report: &Report) -> Markup {
     let (label, cell_width, row) = (250.0, 92.0, 24.0);
     // Columns carry their names at a slant, so that many fit.
-    let head = 96.0;
+    let head = 82.0;
     let shown = report.tasks.iter().take(ROWS);
     let width = label + report.cells.len() as f64 * cell_width + 90.0;
     let height = head + report.tasks.len().min(ROWS) as f64 * row + 4.0;

@@ -48,8 +48,8 @@ pub(super) fn overview(report: &Report) -> Markup {
                 (tables::count(trials.rejected, "#failures"))
                 (tables::count(trials.failed, "#failures"))
                 (tables::count(trials.unavailable, "#gaps"))
-                td .nowrap { (counts([(figures.proof.proven, "proven"), (figures.proof.unproven, "unproven"), (figures.proof.violated, "violated")])) }
-                td .nowrap { a href="#cleanup" { (counts([(figures.cleanup.confirmed, "confirmed"), (figures.cleanup.unconfirmed, "unconfirmed"), (figures.cleanup.retained, "kept")])) } }
+                td { (counts([(figures.proof.proven, "proven"), (figures.proof.unproven, "unproven"), (figures.proof.violated, "violated")])) }
+                td { a href="#cleanup" { (counts([(figures.cleanup.confirmed, "confirmed"), (figures.cleanup.unconfirmed, "unconfirmed"), (figures.cleanup.retained, "kept")])) } }
             }
         }
     };
