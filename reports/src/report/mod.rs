@@ -12,7 +12,7 @@ mod links;
 mod model;
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::fs;
 use std::io::Write;
