@@ -7,6 +7,7 @@
 //! * [`derived`] rebuilds every file of a run directory that follows from its journal.
 //! * [`compare`] puts two runs or cells side by side.
 //! * [`render`] shows a summary to a person.
+//! * [`report`] writes the HTML page and the Markdown pages of one or more runs.
 //! * [`stats`] holds the statistics, each by a named method.
 //! * [`schema`] holds the JSON Schemas of all evidence files.
 
@@ -16,8 +17,11 @@ pub mod cost;
 pub mod derived;
 pub mod evidence;
 pub mod files;
+mod html;
+mod markdown;
 pub mod percentile;
 pub mod render;
+pub mod report;
 pub mod schema;
 pub mod stats;
 pub mod summary;

@@ -57,6 +57,14 @@ pub enum EvidenceError {
         /// The kind, such as `fixture`.
         kind: String,
     },
+    /// A derived file is not one.
+    #[error("{path} is damaged: {why}; `sandbox-bench report` rebuilds it")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// A line of the journal is not one.
     #[error("{path} is damaged at line {line}: {why}")]
     Line {

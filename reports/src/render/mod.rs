@@ -5,6 +5,7 @@ mod compare;
 mod duration;
 mod money;
 mod notes;
+mod plain;
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,9 @@ use crate::summary::{Cell, Summary};
 pub use compare::comparison;
 pub use duration::duration;
 pub use money::{cost, usd};
+pub use notes::notes;
+pub(crate) use notes::objects;
+pub(crate) use plain::{one_line, plain};
 
 const HEADER: [&str; 12] = [
     "backend",
@@ -71,7 +75,7 @@ pub fn table(summary: &Summary) -> String {
     }
     let mut text = table.trim_fmt();
     text.push('\n');
-    let notes = notes::notes(summary);
+    let notes = notes(summary);
     if !notes.is_empty() {
         text.push('\n');
     }
@@ -106,12 +110,12 @@ fn row(cell: &Cell) -> [String; 12] {
 }
 
 /// "82–100 %"
-fn percents(interval: Interval) -> String {
+pub(crate) fn percents(interval: Interval) -> String {
     let percent = |end: Option<f64>, beyond: f64| end.unwrap_or(beyond) * 100.0;
     format!("{:.0}–{:.0} %", percent(interval.low, 0.0), percent(interval.high, 1.0))
 }
 
-fn times(durations: Option<Durations>) -> String {
+pub(crate) fn times(durations: Option<Durations>) -> String {
     durations.map_or_else(
         || NOTHING_TO_TELL.to_owned(),
         |durations| format!("{} / {}", duration(durations.p50_us), duration(durations.p95_us)),
@@ -119,7 +123,7 @@ fn times(durations: Option<Durations>) -> String {
 }
 
 /// "2 proven, 1 unproven": what there is none of is not said.
-fn counts<'a>(counts: impl IntoIterator<Item = (u64, &'a str)>) -> String {
+pub(crate) fn counts<'a>(counts: impl IntoIterator<Item = (u64, &'a str)>) -> String {
     let told: Vec<String> = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     if told.is_empty() { NOTHING_TO_TELL.to_owned() } else { told.join(", ") }
 }

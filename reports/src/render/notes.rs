@@ -3,7 +3,7 @@
 use sandbox_bench_core::evidence::Listing;
 use sandbox_bench_core::{Condition, Phase};
 
-use super::{duration, times, usd};
+use super::{duration, plain, times, usd};
 use crate::percentile::Durations;
 use crate::stats::Unit;
 use crate::summary::{Cell, RankedCell, Ranking, Summary};
@@ -18,7 +18,9 @@ const SLOW_MARGIN_US: u64 = 100_000;
 /// Disagreements that are told one by one.
 const SHOWN: usize = 5;
 
-pub(super) fn notes(summary: &Summary) -> Vec<String> {
+/// The lines beneath the table of a summary.
+#[must_use]
+pub fn notes(summary: &Summary) -> Vec<String> {
     let mut notes: Vec<String> = reading(&summary.cells).into_iter().collect();
     notes.extend(medians(&summary.cells));
     notes.extend(summary.ranking.as_ref().map(order));
@@ -255,12 +257,7 @@ fn disagreements(listing: &Listing) -> Vec<String> {
     notes
 }
 
-/// On one line, and without what could drive a terminal: a sandbox had a hand in it.
-fn plain(words: &str) -> String {
-    words.split_whitespace().collect::<Vec<_>>().join(" ").chars().filter(|c| !c.is_control()).take(300).collect()
-}
-
-fn name(cell: &Cell) -> String {
+pub(super) fn name(cell: &Cell) -> String {
     let model = cell.model.as_ref().map(|model| format!(" {model}")).unwrap_or_default();
     format!("{} {}{model}", cell.backend, cell.condition)
 }
@@ -273,6 +270,7 @@ fn attempts(n: u64) -> String {
     objects(n, "attempt")
 }
 
-fn objects(n: u64, what: &str) -> String {
+/// "1 task", "2 tasks"
+pub(crate) fn objects(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }

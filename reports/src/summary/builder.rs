@@ -49,14 +49,14 @@ struct Trial {
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Accepted,
     Rejected,
     Failed(FailureClass),
 }
 
 impl End {
-    fn of(attempt: &Attempt) -> Self {
+    pub(crate) fn of(attempt: &Attempt) -> Self {
         match &attempt.failure {
             _ if attempt.accepted() => Self::Accepted,
             Some(failure) if failure.class == FailureClass::Rejected => Self::Rejected,

@@ -35,7 +35,7 @@ use crate::stats::{Bootstrap, Interval, Unit};
 
 pub use agents::{AgentFigures, PassAt, ReplayFigures};
 pub use builder::SummaryBuilder;
-pub(crate) use builder::hash;
+pub(crate) use builder::{End, hash};
 pub(crate) use times::unfinished;
 
 /// A run in figures.

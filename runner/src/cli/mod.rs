@@ -56,7 +56,7 @@ enum Command {
     Prewarm(prewarm::PrewarmArgs),
     /// List, inspect, check, convert and download data sets.
     Dataset(dataset::DatasetArgs),
-    /// Show the result table of a run again, from its evidence.
+    /// Show the result of runs again, from their evidence, and write their report.
     Report(report::ReportArgs),
     /// Write what a solver did in an earlier run as a recording, to repeat it on any backend.
     Record(record::RecordArgs),

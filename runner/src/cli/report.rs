@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use sandbox_bench_reports::evidence::Run;
 use sandbox_bench_reports::render;
+use sandbox_bench_reports::report;
 use sandbox_bench_reports::summary::{Outcome, Summary};
 
 use super::fixture as fixture_report;
@@ -18,6 +19,10 @@ pub struct ReportArgs {
     /// Run directories.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
+    /// Directory of the report: index.html and Markdown pages [default: report in the run directory; of several runs,
+    /// report beside the first of them].
+    #[arg(long, value_name = "DIR")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     rates: RatesOption,
     /// Form of the result on stdout.
@@ -25,11 +30,11 @@ pub struct ReportArgs {
     format: OutputFormat,
 }
 
-/// Rebuilds the derived files of each run from its journal and prints its result. The exit code is that of the last run
-/// which is not accepted.
+/// Rebuilds the derived files of each run from its journal, prints its result, and writes one report of all of them. The
+/// exit code is that of the last run which is not accepted.
 ///
 /// # Errors
-/// A run directory cannot be read or written.
+/// A run directory cannot be read or written, or the report cannot.
 pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     let rates = args.rates.card()?;
     let mut exit = Exit::Accepted;
@@ -53,7 +58,27 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
             other => exit = other,
         }
     }
+    let page = report::write_report(&args.runs, &args.directory()).map_err(Fault::evidence)?;
+    if matches!(args.format, OutputFormat::Text) {
+        say::result(format_args!("report:   {}", page.display()))?;
+    }
     Ok(exit)
+}
+
+impl ReportArgs {
+    /// Where the report goes.
+    fn directory(&self) -> PathBuf {
+        let default = || match self.runs.as_slice() {
+            [run] => run.join(report::DIRECTORY),
+            [first, ..] => match (first.file_name(), first.parent()) {
+                (Some(_), Some(above)) => above.join(report::DIRECTORY),
+                // Of a path like `..`, only the system knows the directory above.
+                _ => first.join("..").join(report::DIRECTORY),
+            },
+            [] => PathBuf::from(report::DIRECTORY),
+        };
+        self.html.clone().unwrap_or_else(default)
+    }
 }
 
 /// Prints a run's result on stdout, and what to do `next`.

@@ -71,8 +71,19 @@ fn the_report_is_rebuilt_from_the_journal() {
         std::fs::remove_file(run.path().join(name)).unwrap();
     }
     let again = world.bench(&format!("report {}", run.argument())).run().exits(0).stdout;
-    assert_eq!(again, shown);
+    let page = format!("report:   {}/report/index.html\n", run.argument());
+    assert_eq!(again, shown.clone() + &page);
     assert!(contents() == before, "a derived file differs after it was rebuilt");
+
+    let page = || std::fs::read(run.path().join("report/index.html")).unwrap();
+    let first = page();
+    let _ = world.bench(&format!("report {} --format json", run.argument())).run().exits(0);
+    assert!(page() == first, "equal evidence gives an equal page");
+    let both = world.bench(&format!("report {0} {0}", run.argument())).run().exits(0).stdout;
+    assert!(both.ends_with("report:   results/report/index.html\n"), "{both}");
+    let elsewhere = world.bench(&format!("report {} --html out/of/the/way", run.argument())).run().exits(0).stdout;
+    assert!(elsewhere.ends_with("report:   out/of/the/way/index.html\n"), "{elsewhere}");
+    assert_eq!(world.bench("reap").run().exits(0).stdout, "nothing to clean up\n", "a report is no run");
 }
 
 fn every_output_is_what_its_digest_says(run: &RunDir) {

@@ -1,0 +1,59 @@
+//! The report of one or more runs: one HTML page and a set of Markdown pages, from the derived files of the runs.
+//!
+//! Equal evidence gives equal bytes: nothing here asks the clock. Attempts are read as a stream; kept are a few numbers
+//! of each, and all of [`LISTED`] attempts of either kind, accepted and not. Links are relative and lead to files that
+//! are there.
+
+mod collect;
+mod comparable;
+mod findings;
+mod gaps;
+mod links;
+mod model;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::evidence::EvidenceError;
+use crate::files::Replacement;
+use crate::{html, markdown};
+
+pub(crate) use comparable::{Comparable, Order};
+pub(crate) use model::{
+    AttemptView, CellView, CleanupLine, FailureMode, Report, RunView, TaskCell, TaskView, Tasks, cleanup_word,
+};
+
+/// Name of the directory of a report within that of its run.
+pub const DIRECTORY: &str = "report";
+
+/// The HTML page of a report.
+pub const PAGE: &str = "index.html";
+
+/// Attempts that a report lists one by one: so many accepted ones, and so many others.
+pub const LISTED: usize = 500;
+
+/// Writes the report of the runs in these directories to `directory`, which is made if it is not there. The derived
+/// files of the runs must be up to date ([`write_derived`](crate::derived::write_derived)). Returns the HTML page.
+///
+/// # Errors
+/// What is wrong with the evidence, and what writing fails with.
+pub fn write_report(runs: &[PathBuf], directory: &Path) -> Result<PathBuf, EvidenceError> {
+    fs::create_dir_all(directory).map_err(|error| EvidenceError::io(directory, error))?;
+    let report = collect::collect(runs, directory)?;
+    let write = |name: &str, text: &str| -> Result<PathBuf, EvidenceError> {
+        let path = directory.join(name);
+        let written = Replacement::new(&path).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.commit()
+        });
+        written.map_err(|error| EvidenceError::io(&path, error)).map(|()| path)
+    };
+    for (name, text) in markdown::pages(&report) {
+        write(name, &text)?;
+    }
+    write(PAGE, &html::page(&report))
+}
