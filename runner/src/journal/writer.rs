@@ -93,8 +93,9 @@ impl Writer {
             let closing = self.serve(&mut batch);
             if count == 0 || closing.is_some() {
                 self.sync();
-                // The file, and with it the lock, must be gone when the one who closes goes on.
+                // The file, and with it the lock, must be gone when the one who closes goes on; and nobody may send more.
                 drop(self);
+                drop(requests);
                 if let Some(done) = closing {
                     let _ = done.send(());
                 }
