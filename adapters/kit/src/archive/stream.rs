@@ -40,7 +40,7 @@ pub fn tar(
     })
 }
 
-/// As [`tar`], for an archive that is wrapped in something, such as a compression: `write` puts that around the chunks,
+/// As [`tar()`], for an archive that is wrapped in something, such as a compression: `write` puts that around the chunks,
 /// and returns them when all is written.
 pub fn stream(
     meter: Arc<Meter>,
