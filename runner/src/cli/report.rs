@@ -30,8 +30,8 @@ pub struct ReportArgs {
     format: OutputFormat,
 }
 
-/// Rebuilds the derived files of each run from its journal, prints its result, and writes one report of all of them. The
-/// exit code is that of the last run which is not accepted.
+/// Rebuilds the derived files of each run from its journal, prints its result, and writes one report of all of them that
+/// have tasks (those of `fixture` have none). The exit code is that of the last run which is not accepted.
 ///
 /// # Errors
 /// A run directory cannot be read or written, or the report cannot.
@@ -58,7 +58,11 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
             other => exit = other,
         }
     }
-    let page = report::write_report(&args.runs, &args.directory()).map_err(Fault::evidence)?;
+    let runs: Vec<PathBuf> = args.runs.iter().filter(|run| !fixture::is_fixture(run)).cloned().collect();
+    if runs.is_empty() {
+        return Ok(exit);
+    }
+    let page = report::write_report(&runs, &args.directory(&runs)).map_err(Fault::evidence)?;
     if matches!(args.format, OutputFormat::Text) {
         say::result(format_args!("report:   {}", page.display()))?;
     }
@@ -66,9 +70,9 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
 }
 
 impl ReportArgs {
-    /// Where the report goes.
-    fn directory(&self) -> PathBuf {
-        let default = || match self.runs.as_slice() {
+    /// Where the report of `runs` goes.
+    fn directory(&self, runs: &[PathBuf]) -> PathBuf {
+        let default = || match runs {
             [run] => run.join(report::DIRECTORY),
             [first, ..] => match (first.file_name(), first.parent()) {
                 (Some(_), Some(above)) => above.join(report::DIRECTORY),

@@ -80,8 +80,8 @@ async fn the_cpu_limit_is_set() {
         Enforcement::Advisory => assert_eq!(sh(&sandbox, "nproc").await, "1\n"),
         Enforcement::Enforced => {
             // Two busy loops for the time of one.
-            let spin = "t=$(date +%s%N); (i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done) & \
-                        i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; wait";
+            let spin = "t=$(date +%s%N); (i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done) & \
+                        i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done; wait";
             let (outcome, ..) = run(&sandbox, Command::shell(spin)).await;
             assert!(outcome.wall.mul_f64(1.3) > outcome.cpu_user, "{outcome:?}");
         }
