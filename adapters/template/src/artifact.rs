@@ -2,12 +2,12 @@
 
 use reqwest::Method;
 use sandbox_bench_core::{Artifact, Call, Destruction, Error, ErrorKind, Result, SnapshotSpec, TagQuery};
-use sandbox_bench_kit::http::{Effect, json};
+use sandbox_bench_kit::http::{Effect, ask, json};
 use sandbox_bench_kit::wait::uncancelled;
 use serde_json::json;
 
 use crate::backend::{NAME, prefix};
-use crate::client::{Api, ask};
+use crate::client::Api;
 use crate::error;
 use crate::exec::Guest;
 use crate::labels::{artifact_name, parse_artifact_name};

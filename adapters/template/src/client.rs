@@ -1,9 +1,9 @@
 //! Requests to the service: addressed, bounded, counted, and with errors that say what to do. REPLACE the paths.
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::{Method, RequestBuilder};
 use sandbox_bench_core::{Call, Result};
-use sandbox_bench_kit::http::{Effect, Refusal, Service, json, refused, secret_header, send};
+use sandbox_bench_kit::http::{Effect, Service, ask, json, secret_header};
 use serde::de::DeserializeOwned;
 
 use crate::config::Access;
@@ -78,20 +78,6 @@ impl Api {
         let request = self.request(Method::GET, &[kind]).query(&[("prefix", prefix)]);
         answer::<Items<T>>(call, kind, Effect::Idempotent, request).await.map(|list| list.items)
     }
-}
-
-/// Sends a request: the answer, or the refusal.
-///
-/// # Errors
-/// Those of the connection.
-pub(crate) async fn ask(
-    call: &Call,
-    what: &str,
-    effect: Effect,
-    request: RequestBuilder,
-) -> Result<Result<Response, Refusal>> {
-    let answer = send(call, what, effect, request).await?;
-    if answer.status().is_success() { Ok(Ok(answer)) } else { Ok(Err(refused(call, what, answer).await)) }
 }
 
 /// The answer as JSON.

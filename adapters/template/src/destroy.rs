@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use reqwest::Method;
 use sandbox_bench_core::{Call, Destruction, Error, Result, Tag};
-use sandbox_bench_kit::http::Effect;
+use sandbox_bench_kit::http::{Effect, ask};
 
-use crate::client::{Api, ask};
+use crate::client::Api;
 use crate::{error, labels};
 
 /// Pause between two looks at a sandbox that goes.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use reqwest::Method;
 use sandbox_bench_core::{Call, Error, ErrorKind, ExecReport, ExecSpec, OutputSink, Result, Stream};
 use sandbox_bench_kit::guest::{self, Streams, Usage, Wrapped};
-use sandbox_bench_kit::http::{Effect, json};
+use sandbox_bench_kit::http::{Effect, ask, json};
 use sandbox_bench_kit::wait::{bounded, uncancelled, winding_up};
 
-use crate::client::{Api, ask};
+use crate::client::Api;
 use crate::error;
 use crate::labels::Labels;
 use crate::log::{Event, Log};

@@ -10,9 +10,8 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::Method;
 use sandbox_bench_core::{Call, ErrorKind, Result, Stream};
-use sandbox_bench_kit::http::{Effect, lines};
+use sandbox_bench_kit::http::{Effect, ask, lines};
 
-use crate::client::ask;
 use crate::error;
 use crate::exec::Guest;
 use crate::wire::Line;

@@ -8,10 +8,9 @@ use futures_util::{Stream, TryStreamExt};
 use reqwest::{Body, Method};
 use sandbox_bench_core::{Call, Downloaded, Error, ErrorKind, Input, Result, UploadProof, Uploaded};
 use sandbox_bench_kit::archive;
-use sandbox_bench_kit::http::Effect;
+use sandbox_bench_kit::http::{Effect, ask};
 use sandbox_bench_kit::wait::bounded;
 
-use crate::client::ask;
 use crate::error;
 use crate::exec::Guest;
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use reqwest::Method;
 use sandbox_bench_core::{Artifact, Call, Destruction, Error, ErrorKind, Result, SnapshotSpec, Tag, TagQuery};
-use sandbox_bench_kit::http::Effect;
+use sandbox_bench_kit::http::{Effect, ask};
 use sandbox_bench_kit::wait::{bounded, uncancelled};
 use serde_json::json;
 
-use crate::client::{Api, answer, ask, gone};
+use crate::client::{Api, answer, gone};
 use crate::create::is_id;
 use crate::helper::{Vm, milliseconds, script};
 use crate::labels::{self, Labels};

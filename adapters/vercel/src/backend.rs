@@ -13,9 +13,9 @@ use sandbox_bench_core::{
     Artifact, Backend, BackendInfo, Call, Capabilities, Created, Destruction, Enforcement, Error, ErrorKind, Found,
     OutputSink, Preflight, Result, Sandbox, SandboxRef, SandboxSpec, Tag, TagQuery,
 };
-use sandbox_bench_kit::http::Effect;
+use sandbox_bench_kit::http::{Effect, ask};
 
-use crate::client::{Api, ask};
+use crate::client::Api;
 use crate::config::VercelConfig;
 use crate::credentials::Credentials;
 use crate::labels::Labels;

@@ -1,9 +1,9 @@
 //! Requests to the service: addressed, bounded, counted, and with errors that say what to do.
 
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue};
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::{Method, RequestBuilder};
 use sandbox_bench_core::{Call, ErrorKind, Result};
-use sandbox_bench_kit::http::{Effect, Refusal, Service, json, refused, secret_header, send};
+use sandbox_bench_kit::http::{Effect, Refusal, Service, ask, json, secret_header};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -138,20 +138,6 @@ impl Api {
     pub(crate) async fn labelled(&self, call: &Call, key: &str, value: &str) -> Result<Vec<Sandbox>> {
         self.list(call, &[], &[("tags", &format!("{key}:{value}"))]).await
     }
-}
-
-/// Sends a request: the answer, or the refusal.
-///
-/// # Errors
-/// Those of the connection.
-pub(crate) async fn ask(
-    call: &Call,
-    what: &str,
-    effect: Effect,
-    request: RequestBuilder,
-) -> Result<Result<Response, Refusal>> {
-    let answer = send(call, what, effect, request).await?;
-    if answer.status().is_success() { Ok(Ok(answer)) } else { Ok(Err(refused(call, what, answer).await)) }
 }
 
 /// The answer as JSON.

@@ -3,10 +3,10 @@
 use futures_util::StreamExt;
 use reqwest::Method;
 use sandbox_bench_core::{Call, Error, ErrorKind, Result, Stream};
-use sandbox_bench_kit::http::{Effect, lines};
+use sandbox_bench_kit::http::{Effect, ask, lines};
 use sandbox_bench_kit::wait::bounded;
 
-use crate::client::{Api, ask, gone};
+use crate::client::{Api, gone};
 use crate::wire::{Exec, Line};
 
 /// Most bytes of one line of an answer that streams.

@@ -10,9 +10,9 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::Method;
 use sandbox_bench_core::{Call, ErrorKind, Result, Stream};
-use sandbox_bench_kit::http::{Effect, lines};
+use sandbox_bench_kit::http::{Effect, ask, lines};
 
-use crate::client::{ask, gone, session_answer};
+use crate::client::{gone, session_answer};
 use crate::helper::{LINE_LIMIT, Vm};
 use crate::wire::{Line, OfCommand};
 

@@ -7,12 +7,11 @@ use std::time::Duration;
 use reqwest::Method;
 use sandbox_bench_core::{Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Result, StreamReport, TreeKill};
 use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage, kill_argv, kill_verdict, not_become};
-use sandbox_bench_kit::http::Effect;
+use sandbox_bench_kit::http::{Effect, ask};
 use sandbox_bench_kit::wait::winding_up;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::client::ask;
 use crate::helper::Vm;
 use crate::log::{Event, Log, Over};
 

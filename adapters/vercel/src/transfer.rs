@@ -17,12 +17,12 @@ use reqwest::header::CONTENT_TYPE;
 use reqwest::{Body, Method};
 use sandbox_bench_core::{Call, Downloaded, Error, ErrorKind, Input, Result, UploadProof, Uploaded};
 use sandbox_bench_kit::archive;
-use sandbox_bench_kit::http::Effect;
+use sandbox_bench_kit::http::{Effect, ask};
 use sandbox_bench_kit::wait::{bounded, winding_up};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::client::{ask, gone};
+use crate::client::gone;
 use crate::helper::{Done, Vm, script};
 
 const UNPACK: &str = include_str!("guest/unpack.sh");

@@ -5,6 +5,9 @@
 //! | `SANDBOX_BENCH_LIVE=polyaxon` | the installation and the project that the official client's configuration names |
 //! | `SANDBOX_BENCH_POLYAXON_SERVER=URL` | the emulated gateway over the real open-source server at this address |
 
+#[path = "support/emulated.rs"]
+mod emulated;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +19,6 @@ use sandbox_bench_emulators::machine::{ImageTable, MachineOptions};
 use sandbox_bench_emulators::polyaxon::{PolyaxonOptions, start};
 use sandbox_bench_emulators::{Emulation, Listener, Machines, Server, Timing};
 use sandbox_bench_polyaxon::{PolyaxonConfig, connect, connect_with};
-
-/// Limit for ending the emulator.
-const SHUTDOWN_LIMIT: Duration = Duration::from_secs(60);
 
 /// A real installation, as the environment says.
 struct Live;
@@ -73,37 +73,7 @@ async fn serve() -> anyhow::Result<(Server, Emulated)> {
     Ok((server, Emulated { config, token }))
 }
 
-/// What a correct client does not leave, and does not do.
-async fn faults(server: Server) -> Vec<String> {
-    let emulation = server.emulation();
-    let violations = emulation.violations.all().into_iter().map(|found| format!("{}: {}", found.request, found.what));
-    let alive = emulation.machines.alive().into_iter().map(|id| format!("machine {id} is still there"));
-    let mut faults: Vec<String> = violations.chain(alive).collect();
-    faults.extend(server.shutdown(SHUTDOWN_LIMIT).await.err().map(|error| error.to_string()));
-    faults
-}
-
 fn main() -> ExitCode {
     sandbox_bench_local::engine::helper_main_if_requested();
-    if std::env::var("SANDBOX_BENCH_LIVE").is_ok_and(|live| live.split(',').any(|name| name == "polyaxon")) {
-        return run_adapter(Arc::new(Live));
-    }
-    let served = tokio::runtime::Runtime::new().map_err(anyhow::Error::from).and_then(|runtime| {
-        let served = runtime.block_on(serve())?;
-        Ok((runtime, served))
-    });
-    let (runtime, (server, emulated)) = match served {
-        Ok(served) => served,
-        Err(error) => {
-            eprintln!("the emulator cannot be used: {error:#}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let code = run_adapter(Arc::new(emulated));
-    let faults = runtime.block_on(faults(server));
-    if faults.is_empty() {
-        return code;
-    }
-    println!("FAILED   {}", faults.join("\n         "));
-    ExitCode::FAILURE
+    if emulated::live("polyaxon") { run_adapter(Arc::new(Live)) } else { emulated::run(serve()) }
 }

@@ -1,6 +1,9 @@
 //! The contract against Vercel Sandbox: over its emulator, or over the real service with `SANDBOX_BENCH_LIVE=vercel` and
 //! credentials in the environment (see the adapter's README).
 
+#[path = "support/emulated.rs"]
+mod emulated;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +14,6 @@ use sandbox_bench_core::{Backend, Call, Result, Source};
 use sandbox_bench_emulators::machine::MachineOptions;
 use sandbox_bench_emulators::{Emulation, Listener, Machines, Server, Timing, vercel};
 use sandbox_bench_vercel::{VercelConfig, connect, connect_with};
-
-/// Limit for ending the emulator.
-const SHUTDOWN_LIMIT: Duration = Duration::from_secs(60);
 
 /// The real service, as the environment says.
 struct Live;
@@ -67,36 +67,7 @@ async fn serve() -> anyhow::Result<(Server, Emulated)> {
     Ok((server, Emulated { variables }))
 }
 
-/// What a correct client does not leave, and does not do.
-async fn faults(server: Server) -> Vec<String> {
-    let emulation = server.emulation();
-    let violations = emulation.violations.all().into_iter().map(|found| format!("{}: {}", found.request, found.what));
-    let alive = emulation.machines.alive().into_iter().map(|id| format!("machine {id} is still there"));
-    let mut faults: Vec<String> = violations.chain(alive).collect();
-    faults.extend(server.shutdown(SHUTDOWN_LIMIT).await.err().map(|error| error.to_string()));
-    faults
-}
-
 fn main() -> ExitCode {
     sandbox_bench_local::engine::helper_main_if_requested();
-    if std::env::var("SANDBOX_BENCH_LIVE").is_ok_and(|live| live.split(',').any(|name| name == "vercel")) {
-        return run_adapter(Arc::new(Live));
-    }
-    let served = tokio::runtime::Runtime::new().map_err(anyhow::Error::from).and_then(|runtime| {
-        let served = runtime.block_on(serve())?;
-        Ok((runtime, served))
-    });
-    let (runtime, (server, emulated)) = match served {
-        Ok(served) => served,
-        Err(error) => {
-            eprintln!("cannot start the emulator: {error:#}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let code = run_adapter(Arc::new(emulated));
-    let faults = runtime.block_on(faults(server));
-    for fault in &faults {
-        println!("FAILED   seen by the emulator: {fault}");
-    }
-    if faults.is_empty() { code } else { ExitCode::FAILURE }
+    if emulated::live("vercel") { run_adapter(Arc::new(Live)) } else { emulated::run(serve()) }
 }

@@ -111,6 +111,21 @@ fn check(schema: &str, documents: &[Value]) {
     }
 }
 
+/// Checks that `secret` is neither in a text that was shown nor in any file below `directory`.
+///
+/// # Panics
+/// It is; the message names the place. Also if there is hardly a file to look at.
+pub fn assert_hidden(secret: &str, directory: &Path, shown: &[&str]) {
+    assert!(!shown.iter().any(|text| text.contains(secret)), "the secret was shown: {shown:?}");
+    let kept = files(directory);
+    assert!(kept.len() > 10, "there is evidence to look at");
+    for file in kept {
+        let content = fs::read(&file).expect("a file that was listed");
+        let found = content.windows(secret.len()).any(|part| part == secret.as_bytes());
+        assert!(!found, "the secret is in {}", file.display());
+    }
+}
+
 /// Every regular file below `directory`.
 #[must_use]
 pub fn files(directory: &Path) -> Vec<PathBuf> {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use reqwest::Response;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{RequestBuilder, Response};
 use sandbox_bench_core::{Call, Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
 
 use super::secrets;
-use super::service::{Effect, failed};
+use super::service::{Effect, failed, send};
 use crate::wait::bounded;
 
 /// Most bytes of a refusal that are read: enough for any message, little for a page of HTML.
@@ -86,6 +86,20 @@ pub async fn refused(call: &Call, what: &str, mut answer: Response) -> Refusal {
     // What could be read by the deadline is what there is.
     let _ = bounded(call, what, read).await;
     Refusal { status, retry_after: retry_after(&headers), headers, body: secrets::hide(body).into() }
+}
+
+/// Sends a request: the answer, or the refusal, read.
+///
+/// # Errors
+/// Those of the connection, as [`send`].
+pub async fn ask(
+    call: &Call,
+    what: &str,
+    effect: Effect,
+    request: RequestBuilder,
+) -> Result<Result<Response, Refusal>> {
+    let answer = send(call, what, effect, request).await?;
+    if answer.status().is_success() { Ok(Ok(answer)) } else { Ok(Err(refused(call, what, answer).await)) }
 }
 
 impl Refusal {

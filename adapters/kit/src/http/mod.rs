@@ -9,6 +9,6 @@ mod lines;
 mod secrets;
 mod service;
 
-pub use answer::{Refusal, body, json, refused};
+pub use answer::{Refusal, ask, body, json, refused};
 pub use lines::lines;
 pub use service::{Effect, Service, secret_header, send};

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use sandbox_bench_core::evidence::{Attempt, Cleanup};
 use sandbox_bench_core::{AgentEnd, Decision, FailureClass, Spend, TokenCounts};
 use sandbox_bench_e2e::command::until;
-use sandbox_bench_e2e::evidence::files;
+use sandbox_bench_e2e::evidence::assert_hidden;
 use sandbox_bench_e2e::gateway::{Asked, Gateway, KEY, Reply, SOLVED, call, scripted};
 use sandbox_bench_e2e::processes::{self, Process, Sleeper, descendants};
 use sandbox_bench_e2e::task::WANTS_DONE;
@@ -303,17 +303,10 @@ fn the_key_is_nowhere_even_if_the_gateway_sends_it_back() {
     sleeper.running().iter().for_each(|process| process.signal(Signal::KILL));
     let outcome = running.wait().exits(0);
     assert!(!shown.iter().any(|line| line.contains(KEY)), "the key is in a command line");
-    assert!(!outcome.stdout.contains(KEY) && !outcome.stderr.contains(KEY), "the key was printed");
+    assert_hidden(KEY, world.path(), &[&outcome.stdout, &outcome.stderr]);
     // What went back to the gateway is what the model may have read of it in the sandbox.
     let echoed = gateway.asked().iter().any(|asked| asked.body.to_string().contains(KEY));
     assert!(!echoed, "the key came back into the conversation");
-    let found = |path: &std::path::Path| {
-        let content = fs::read(path).unwrap();
-        content.windows(KEY.len()).any(|bytes| bytes == KEY.as_bytes())
-    };
-    for file in files(world.path()) {
-        assert!(!found(&file), "the key is in {}", file.display());
-    }
     let recording = world.bench(&format!("record {} one", world.run().argument())).run().exits(0);
     let trajectory = world.bench(&format!("record {} one --form trajectory", world.run().argument())).run().exits(0);
     assert!(!recording.stdout.contains(KEY) && !trajectory.stdout.contains(KEY));
