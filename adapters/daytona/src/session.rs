@@ -360,7 +360,12 @@ impl<'a> Session<'a> {
             self.close();
         }
         match self.streams.opened() {
-            None => Err(error),
+            None if lost => Err(error),
+            // The question failed, not the start: nobody may start it once more.
+            None => {
+                let message = format!("{}: it is unknown whether it was started", guest.what("command"));
+                Err(Error::new(ErrorKind::Transport, message).because(error))
+            }
             Some(_) if lost => Ok(Completion::SandboxLost),
             Some(_) => Ok(Completion::TransportLost),
         }

@@ -185,15 +185,19 @@ async fn an_exit_code_survives_the_loss_of_its_log(bench: Bench) -> Check {
 
 async fn a_platform_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out(bench: Bench) -> Check {
     let made = bench.create(&bench.spec()).await?;
-    bench.faults([
-        Rule::new("GET", &format!("{COMMAND}/logs"), Effect::Cut { after: 2000, ending: Ending::Reset }).times(1),
-        Rule::new("GET", &format!("{COMMAND}/logs"), Effect::status(503)).skip(1),
-        Rule::new("GET", COMMAND, Effect::status(503)),
-    ])?;
-    let spec = ExecSpec::sh("seq 1000; sleep 30").timeout(Duration::from_secs(2));
+    bench.faults([Rule::new("GET", COMMAND, Effect::status(503))])?;
+    // Shorter than it takes to give up asking.
+    let spec = ExecSpec::sh("sleep 30").timeout(Duration::from_secs(1));
     let report = made.sandbox.exec(&bench.call(), &spec, &TailSink::new(0)).await?;
     same("a command", report.completion, Completion::TransportLost)?;
+    // Nothing of another command is to be learnt at all: nobody may think that it did not start, and start it again.
+    bench.faults([
+        Rule::new("GET", &format!("{COMMAND}/**"), Effect::status(503)),
+        Rule::new("GET", COMMAND, Effect::status(503)),
+    ])?;
+    kind("a command that is never heard of", bench.sh(&made, "echo ran >>/tmp/ran").await, "transport")?;
     bench.faults([])?;
+    same("how often it ran", bench.sh(&made, "cat /tmp/ran").await?.1, "ran\n".into())?;
     bench.destroyed(&made).await?;
     bench.end().await
 }

@@ -124,7 +124,7 @@ async fn a_service_that_is_away_when_a_commands_time_is_over_has_not_seen_it_tim
     let made = bench.create().await?;
     bench.sh(&made, "true").await?;
     bench.faults([
-        Rule::new("GET", OUTPUT, Effect::Cut { after: 2000, ending: Ending::Reset }).times(1),
+        Rule::new("GET", OUTPUT, Effect::Cut { after: 2000, ending: Ending::Clean }).times(1),
         Rule::new("GET", OUTPUT, Effect::status(503)).skip(1),
         Rule::new("POST", COMMANDS, Effect::status(503)).skip(1),
     ])?;
