@@ -237,11 +237,18 @@ impl Image {
         view
     }
 
-    /// The answer to the request that made this version.
-    pub(super) fn made(&self, version: &Version) -> Value {
-        let mut view = self.view();
-        let tags = view["tags"].take();
-        view["tags"] = if self.tags.is_empty() { Value::Null } else { tags };
+    /// The answer to the request that made the image with this version.
+    pub(super) fn created(&self, version: &Version) -> Value {
+        let mut view = self.updated(version);
+        view["tags"] = if self.tags.is_empty() { Value::Null } else { json!(self.tags) };
+        view
+    }
+
+    /// The answer to the request that added this version.
+    pub(super) fn updated(&self, version: &Version) -> Value {
+        let mut view = self.summary();
+        view["id"] = json!(self.id);
+        view["updatedAt"] = seconds(self.updated_at);
         view["imageVersion"] = json!(version_name(version.number));
         version.add_settings(&mut view);
         view["buildPhaseOverrides"] = Value::Null;

@@ -38,7 +38,7 @@ impl Aws {
             // The image may have been deleted since; then the token is as good as a name that is taken.
             let image = world.images.get(&made).ok_or_else(|| taken(&made))?;
             let first = image.versions.values().next().ok_or_else(|| taken(&made))?;
-            return Ok(image.made(first));
+            return Ok(image.created(first));
         }
         if world.images.contains_key(&name) {
             return Err(taken(&name));
@@ -50,7 +50,7 @@ impl Aws {
         let number = world.next_number();
         let mut image = Image::new(number, self.options.image_arn(&name), name.clone(), tags);
         let version = image.add_version(document, plan);
-        let made = image.versions.get(&version).map(|version| image.made(version)).unwrap_or_default();
+        let made = image.versions.get(&version).map(|version| image.created(version)).unwrap_or_default();
         world.images.insert(name.clone(), image);
         world.replays.note(ask.operation.name, &ask.body, &name);
         drop(world);
@@ -65,7 +65,7 @@ impl Aws {
         let replayed = world.replays.find(ask.operation.name, &ask.body)?;
         if let Some(made) = replayed {
             let image = world.image(&name, ask.label(0))?;
-            return Ok(image.made(image.version(&made)?));
+            return Ok(image.updated(image.version(&made)?));
         }
         self.check_build_quota(&world, &plan)?;
         let image = world.image_mut(&name, ask.label(0))?;
@@ -75,7 +75,7 @@ impl Aws {
         }
         (image.state, image.updated_at) = (ImageState::Updating, Timestamp::now());
         let version = image.add_version(document, plan);
-        let made = image.versions.get(&version).map(|version| image.made(version)).unwrap_or_default();
+        let made = image.versions.get(&version).map(|version| image.updated(version)).unwrap_or_default();
         world.replays.note(ask.operation.name, &ask.body, &version_name(version));
         drop(world);
         self.emulation.tasks.spawn(Arc::clone(self).build(name, version, Trouble::of(&ask.flags)));

@@ -1,29 +1,29 @@
 //! Calls per second, for the operations that have a quota of them.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::error::{ApiError, Kind, Result};
 use super::options::Rates;
 
-/// Counts the calls of one second, which begins with its first.
+/// A bucket of calls for each operation: full at first, with the calls of one second, which is also how fast it fills.
 pub(super) struct Limiter {
     rates: Rates,
-    /// By operation.
-    used: Mutex<Vec<(&'static str, Instant, u32)>>,
+    /// By operation: what is left, and when it was counted.
+    left: Mutex<HashMap<&'static str, (f64, Instant)>>,
 }
 
 impl Limiter {
     pub(super) fn new(rates: Rates) -> Limiter {
-        Limiter { rates, used: Mutex::default() }
+        Limiter { rates, left: Mutex::default() }
     }
 
     /// # Errors
-    /// `ThrottlingException` if the second is used up.
+    /// `ThrottlingException` if the bucket is empty.
     pub(super) fn take(&self, operation: &'static str) -> Result<()> {
-        let limit = match operation {
+        let rate = f64::from(match operation {
             "RunMicrovm" => self.rates.run,
             "ResumeMicrovm" => self.rates.resume,
             "SuspendMicrovm" => self.rates.suspend,
@@ -31,38 +31,36 @@ impl Limiter {
             "GetMicrovm" => self.rates.get,
             "CreateMicrovmAuthToken" => self.rates.token,
             _ => return Ok(()),
-        };
+        });
         let now = Instant::now();
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.retain(|(_, since, _)| now < *since + Duration::from_secs(1));
-        match used.iter_mut().find(|(name, ..)| *name == operation) {
-            Some((_, _, count)) if *count >= limit => Err(ApiError::new(Kind::Throttling, "Rate exceeded")),
-            Some((_, _, count)) => {
-                *count += 1;
-                Ok(())
-            }
-            None if limit == 0 => Err(ApiError::new(Kind::Throttling, "Rate exceeded")),
-            None => {
-                used.push((operation, now, 1));
-                Ok(())
-            }
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let (calls, since) = left.entry(operation).or_insert((rate, now));
+        *calls = (*calls + since.elapsed().as_secs_f64() * rate).min(rate);
+        *since = now;
+        if *calls < 1.0 {
+            return Err(ApiError::new(Kind::Throttling, "Rate exceeded"));
         }
+        *calls -= 1.0;
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_second_that_is_used_up_is_followed_by_another() {
+    async fn calls_that_are_used_up_come_back_with_time() {
         let limiter = Limiter::new(Rates { suspend: 2, ..Rates::default() });
         limiter.take("SuspendMicrovm").unwrap();
         limiter.take("SuspendMicrovm").unwrap();
         assert_eq!(limiter.take("SuspendMicrovm").unwrap_err().kind, Kind::Throttling);
         limiter.take("ResumeMicrovm").unwrap();
-        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::advance(Duration::from_millis(500)).await;
         limiter.take("SuspendMicrovm").unwrap();
+        assert!(limiter.take("SuspendMicrovm").is_err());
     }
 }
