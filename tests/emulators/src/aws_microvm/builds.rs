@@ -30,6 +30,9 @@ const REASONS: [&str; 10] = [
 /// The service's words where its documentation's reason was not seen.
 const BUILD_FAILED: &str = "The container image build failed.";
 
+/// The reason where the program ends in place of becoming ready.
+const ENDED: &str = "The container exited before it was ready.";
+
 /// What the fault script does to a build.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trouble {
@@ -163,11 +166,19 @@ impl Aws {
         log: &Arc<Log>,
         hooks: [Option<super::hooks::Hook>; 2],
     ) -> Result<(), String> {
-        program::start(machine, &self.emulation.tasks, log)?;
-        for hook in hooks.into_iter().flatten() {
-            hook.wait(machine, &self.emulation.tasks).await?;
+        let ended = program::start(machine, &self.emulation.tasks, log)?;
+        let asked = async {
+            for hook in hooks.into_iter().flatten() {
+                hook.wait(machine, &self.emulation.tasks).await?;
+            }
+            Ok(())
+        };
+        tokio::select! {
+            biased;
+            answer = asked => answer,
+            // Nobody is left who could say that it is ready.
+            _ = ended => Err(ENDED.to_owned()),
         }
-        Ok(())
     }
 }
 

@@ -19,6 +19,9 @@ use crate::machine::{Machine, MachineSpec, Saved, Source};
 /// The reason of an end that was asked for.
 const SUCCESS: &str = "Success.";
 
+/// The reason of an end that nobody asked for.
+const DIED: &str = "The MicroVM stopped unexpectedly.";
+
 /// What goes wrong, by the fault script.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fate {
@@ -128,9 +131,10 @@ impl Aws {
                     Some(Order::Suspend | Order::Resume) => {}
                     Some(Order::Linger) => microvm.enter(State::Terminating, None),
                     Some(Order::Terminate) | None => return SUCCESS.to_owned(),
+                    Some(Order::Die) => return DIED.to_owned(),
                 },
                 () = until(Some(maximum)) => return duration_reached(),
-                () = until(dies) => return "The MicroVM stopped unexpectedly.".to_owned(),
+                () = until(dies) => return DIED.to_owned(),
                 () = until(timer) => match microvm.state() {
                     State::Suspended => return "Suspended duration reached.".to_owned(),
                     // Traffic may have come since the timer was set.
@@ -206,7 +210,7 @@ fn duration_reached() -> String {
 }
 
 fn alive(microvm: &Microvm) -> Result<Arc<Machine>, String> {
-    microvm.machine().filter(|machine| !machine.ended()).ok_or_else(|| "The MicroVM stopped unexpectedly.".to_owned())
+    microvm.machine().filter(|machine| !machine.ended()).ok_or_else(|| DIED.to_owned())
 }
 
 /// Waits for the order to end; others make no sense before it runs.

@@ -57,6 +57,8 @@ pub(super) enum Order {
     Terminate,
     /// To say that it terminates, and not to.
     Linger,
+    /// To stop as if by itself.
+    Die,
 }
 
 /// What a MicroVM was asked to be.

@@ -47,7 +47,7 @@ impl Aws {
     fn microvm_plan(&self, world: &World, name: &str, run: Run) -> Result<(Plan, Origin)> {
         let image = world.image(name, &run.image_identifier)?;
         let none = || ApiError::not_found(format!("No active version found for MicroVM image {}", image.arn));
-        if matches!(image.state, ImageState::Deleting | ImageState::Creating | ImageState::CreateFailed) {
+        if !matches!(image.state, ImageState::Created | ImageState::Updated) {
             return Err(none());
         }
         let wanted = run.image_version.or_else(|| image.latest_active()).ok_or_else(none)?;

@@ -48,6 +48,9 @@ use crate::{Emulation, Listener, Server};
 
 pub use self::options::{AwsOptions, Quotas, Rates};
 
+/// Longer than anything here lives.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// The emulated account.
 struct Aws {
     emulation: Arc<Emulation>,
@@ -77,7 +80,7 @@ impl Aws {
 
     /// How long so many seconds of the API take here.
     fn seconds(&self, count: u64) -> Duration {
-        self.options.second.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
+        self.options.second.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)).min(NEVER)
     }
 
     /// For the admin route. `operations` is what the sdk checks compare with the service model.

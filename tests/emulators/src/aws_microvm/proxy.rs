@@ -19,6 +19,7 @@ use super::guest;
 use super::microvm::{Microvm, Order, State};
 use super::microvms::TOKEN_HEADER;
 use super::tokens::is_token;
+use crate::faults::Flags;
 use crate::machine::Machine;
 
 /// How headers for the proxy begin; none of them reaches the MicroVM.
@@ -31,7 +32,8 @@ const RESUME_LIMIT: Duration = Duration::from_secs(30);
 /// How long a port may take to answer a TLS greeting, or to hang up.
 const PROBE: Duration = Duration::from_millis(100);
 /// Headers that belong to one connection.
-const OF_A_CONNECTION: [&str; 6] = ["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
+const OF_A_CONNECTION: [&str; 7] =
+    ["connection", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 /// A TLS `ClientHello` with one cipher suite and no extension.
 const HELLO: [u8; 50] = {
     let head = [0x16, 3, 1, 0, 0x2d, 1, 0, 0, 0x29, 3, 3];
@@ -61,8 +63,14 @@ impl Aws {
         if let Some(name) = strange {
             self.emulation.violations.record(label.clone(), format!("header {name} is unknown or not emulated"));
         }
-        if !request.headers().contains_key(TOKEN_HEADER.to_ascii_lowercase()) {
+        if !request.headers().contains_key(TOKEN_HEADER) {
             self.emulation.violations.record(label, "a request to an endpoint without a token");
+        }
+        let flags = request.extensions().get::<Flags>().cloned().unwrap_or_default();
+        if flags.has("token-revoked")
+            && let Some(token) = request.headers().get(TOKEN_HEADER).and_then(|value| value.to_str().ok())
+        {
+            self.world().grants.revoke(token);
         }
         let (microvm, port) = match self.admit(host, request.headers()) {
             Ok(admitted) => admitted,
@@ -72,6 +80,10 @@ impl Aws {
             return (StatusCode::TOO_MANY_REQUESTS, "Too many connections").into_response();
         };
         let nothing = StatusCode::BAD_GATEWAY.into_response();
+        if flags.has("dies") {
+            microvm.order(Order::Die);
+            return nothing;
+        }
         let Some(machine) = self.awake(&microvm).await else { return nothing };
         microvm.touch();
         self.probe(&microvm, &machine, port).await;

@@ -36,6 +36,11 @@ impl Grants {
         token
     }
 
+    /// It is as if it had expired.
+    pub(super) fn revoke(&mut self, token: &str) {
+        self.0.remove(token);
+    }
+
     pub(super) fn find(&self, token: &str) -> Option<&Grant> {
         self.0.get(token)
     }

@@ -71,7 +71,7 @@ async fn a_lost_answer_is_found_again_by_its_token() {
 }
 
 #[tokio::test]
-async fn tokens_expire_and_answers_are_cut_on_demand() {
+async fn tokens_expire_answers_are_cut_and_microvms_die_on_demand() {
     let account = Account::open().await;
     let image = account.image("cut", json!({})).await;
     let microvm = account.microvm(&image, json!({})).await;
@@ -84,6 +84,18 @@ async fn tokens_expire_and_answers_are_cut_on_demand() {
     account.script("GET", "/big", Effect::Cut { after: 1000, ending: Ending::Close });
     let cut = account.endpoint(&microvm, &token, Method::GET, "/big").send().await.unwrap();
     assert!(cut.bytes().await.is_err());
+    account.script("GET", "/", flag("token-revoked", 0));
+    for _ in 0..2 {
+        let response = account.endpoint(&microvm, &token, Method::GET, "/").send().await.unwrap();
+        assert_eq!(
+            (response.status().as_u16(), response.text().await.unwrap().as_str()),
+            (403, "Token authentication failed")
+        );
+    }
+    let token = account.token(&microvm, json!([{ "port": 8080 }])).await;
+    account.script("GET", "/seen", flag("dies", 0));
+    assert_eq!(account.endpoint(&microvm, &token, Method::GET, "/seen").send().await.unwrap().status(), 502);
+    account.until(&microvm, "TERMINATED").await;
     account.close().await;
 }
 

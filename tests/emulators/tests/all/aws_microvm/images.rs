@@ -58,6 +58,11 @@ async fn failed_builds_say_why_in_their_builds_alone() {
         ("no-step", Some(archive(&[("Dockerfile", "FROM x\nRUN false\n")])), "The container image build failed."),
         ("no-base", Some(archive(&[("Dockerfile", "FROM missing:1\n")])), "The container image build failed."),
         (
+            "no-program",
+            Some(archive(&[("Dockerfile", "FROM x\nCMD [\"/no/such/program\"]\n")])),
+            "The container exited before it was ready.",
+        ),
+        (
             "no-ready",
             Some(archive(&[("Dockerfile", "FROM x\nCMD sleep 100\n")])),
             "Ready hook invocation timed out after PT1S",
