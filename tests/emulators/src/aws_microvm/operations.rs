@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::shape::{Member, Shape, Text, names, optional, required};
+use super::shape::{Member, Pattern, Shape, Text, names, optional, required};
 
 /// An operation on the wire.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ const TOKEN: Shape = plain(1, 128);
 const CONNECTOR: Shape = plain(1, 2048);
 const CONNECTORS: Shape = Shape::List { of: &CONNECTOR, min: 0, max: 10 };
 const STATE: Shape = Shape::Word(&["DISABLED", "ENABLED"]);
-const TAG: Option<(&str, fn(&str) -> bool)> = Some(("([\\p{L}\\p{Z}\\p{N}_.:/=+\\-@]*)", is_tag));
+const TAG: Option<Pattern> = Some(("([\\p{L}\\p{Z}\\p{N}_.:/=+\\-@]*)", is_tag));
 const TAGS: Shape = Shape::Map {
     key: Text { min: 1, max: 128, pattern: TAG },
     value: Text { min: 0, max: 256, pattern: TAG },

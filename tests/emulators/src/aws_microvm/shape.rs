@@ -21,9 +21,11 @@ pub(super) enum Shape {
 pub(super) struct Text {
     pub(super) min: usize,
     pub(super) max: usize,
-    /// The service's pattern, for its message, and whether a text fits.
-    pub(super) pattern: Option<(&'static str, fn(&str) -> bool)>,
+    pub(super) pattern: Option<Pattern>,
 }
+
+/// The service's pattern, for its message, and whether a text fits.
+pub(super) type Pattern = (&'static str, fn(&str) -> bool);
 
 /// A member of a structure.
 #[derive(Clone, Copy, Debug)]
