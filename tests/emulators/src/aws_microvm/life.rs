@@ -18,7 +18,8 @@ use crate::machine::{Machine, MachineSpec, Saved, Source};
 
 /// The reason of an end that was asked for.
 const SUCCESS: &str = "Success.";
-
+/// Between two looks at whether a machine has ended.
+const LOOK: Duration = Duration::from_millis(200);
 /// The reason of an end that nobody asked for.
 const DIED: &str = "The MicroVM stopped unexpectedly.";
 
@@ -135,6 +136,7 @@ impl Aws {
                 },
                 () = until(Some(maximum)) => return duration_reached(),
                 () = until(dies) => return DIED.to_owned(),
+                () = gone(microvm) => return DIED.to_owned(),
                 () = until(timer) => match microvm.state() {
                     State::Suspended => return "Suspended duration reached.".to_owned(),
                     // Traffic may have come since the timer was set.
@@ -192,7 +194,8 @@ impl Aws {
         let state = microvm.state();
         microvm.enter(State::Terminating, Some(reason));
         if let Some(machine) = microvm.machine() {
-            if let Some(hook) = microvm.plan.hooks.terminate.filter(|_| state == State::Running) {
+            let asked = state == State::Running && reason != DIED;
+            if let Some(hook) = microvm.plan.hooks.terminate.filter(|_| asked) {
                 // It ends whatever the hook says.
                 let _ = hook.call(&machine, &self.emulation.tasks, None).await;
             }
@@ -216,6 +219,13 @@ fn alive(microvm: &Microvm) -> Result<Arc<Machine>, String> {
 /// Waits for the order to end; others make no sense before it runs.
 async fn terminated(orders: &mut mpsc::UnboundedReceiver<Order>) {
     while orders.recv().await.is_some_and(|order| order != Order::Terminate) {}
+}
+
+/// Waits for its machine to end by itself, as one does that runs out of memory.
+async fn gone(microvm: &Microvm) {
+    while microvm.machine().is_some_and(|machine| !machine.ended()) {
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 async fn until(at: Option<Instant>) {
