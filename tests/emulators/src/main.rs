@@ -45,9 +45,9 @@ struct AwsMicrovm {
     /// A network connector of the account; it leads nowhere
     #[arg(long, value_name = "NAME")]
     connector: Vec<String>,
-    /// A bucket that exists from the start
-    #[arg(long, value_name = "NAME")]
-    bucket: Vec<String>,
+    /// The bucket that exists from the start
+    #[arg(long, value_name = "NAME", default_value = "artifacts")]
+    bucket: String,
     /// Milliseconds that a second of the API's intervals takes
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     second: u64,
@@ -149,7 +149,7 @@ async fn serve_aws_microvm(arguments: AwsMicrovm) -> anyhow::Result<()> {
         region: arguments.region,
         quotas,
         connectors: arguments.connector.into_iter().collect(),
-        buckets: arguments.bucket,
+        buckets: vec![arguments.bucket.clone()],
         second: Duration::from_millis(arguments.second),
         endpoint_lag: Duration::from_millis(arguments.endpoint_lag),
         ..defaults
@@ -166,6 +166,10 @@ async fn serve_aws_microvm(arguments: AwsMicrovm) -> anyhow::Result<()> {
         ("AWS_DEFAULT_REGION", settings.region),
         ("AWS_ACCESS_KEY_ID", settings.access_key),
         ("AWS_SECRET_ACCESS_KEY", settings.secret_key),
+        ("AWS_MICROVM_ARTIFACT_BUCKET", arguments.bucket),
+        ("AWS_MICROVM_BUILD_ROLE_ARN", format!("arn:aws:iam::{}:role/build", settings.account)),
+        // MicroVMs execute what this host executes.
+        ("AWS_MICROVM_ARCH", if cfg!(target_arch = "aarch64") { "arm64" } else { std::env::consts::ARCH }.to_owned()),
     ];
     cli::serve(server, &variables).await
 }

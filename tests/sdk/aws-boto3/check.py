@@ -28,7 +28,7 @@ EMULATOR = os.environ["EMULATOR_URL"]
 REGION = os.environ["AWS_REGION"]
 BASE = f"arn:aws:lambda:{REGION}:aws:microvm-image:al2023-1"
 ROLE = "arn:aws:iam::123456789012:role/build"
-BUCKET = "artifacts"
+BUCKET = "check-artifacts"
 PROGRAM = Path(__file__).with_name("program.py").read_text()
 DOCKERFILE = """FROM public.ecr.aws/lambda/microvms:al2023-minimal
 WORKDIR /srv

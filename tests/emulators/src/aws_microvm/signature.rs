@@ -183,7 +183,24 @@ fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_header_makes_it_panic_or_believe(
+            start in "(AWS4-HMAC-SHA256 )?",
+            parts in "(Credential=[A-Z/0-9a-z_]{0,40}|SignedHeaders=[a-z;-]{0,20}|Signature=[0-9a-f]{0,64}|[ -~]{0,20})(,[ -~]{0,30}){0,4}",
+        ) {
+            let mut headers = HeaderMap::new();
+            headers.insert("authorization", format!("{start}{parts}").parse().unwrap());
+            let uri = "/2025-09-09/microvms?a&b=c".parse().unwrap();
+            let believed = verify(&AwsOptions::default(), Service::Lambda, &Method::GET, &uri, &headers, &digest(b""));
+            prop_assert!(believed.is_err());
+            claimed_service(&headers);
+        }
+    }
 
     /// "GET vanilla with query" of AWS's published test suite for Signature Version 4 (`get-vanilla-query-order-key-case`).
     #[test]

@@ -19,6 +19,8 @@ use super::signature::{self, CONTENT_DIGEST, Distrust, Service};
 
 /// Largest object.
 const LIMIT: usize = 256 << 20;
+/// Of all objects together.
+const TOTAL: usize = 4 << 30;
 const CHECKSUM: HeaderName = HeaderName::from_static("x-amz-checksum-crc32");
 /// How the names of what a client attaches to an object begin.
 const METADATA: &str = "x-amz-meta-";
@@ -93,6 +95,10 @@ impl Storage {
                 Method::HEAD => Err(Refusal::new(StatusCode::NOT_FOUND, "NoSuchBucket")),
                 _ => Err(not_emulated(method)),
             };
+        }
+        let held: usize = buckets.values().flat_map(BTreeMap::values).map(|object| object.bytes.len()).sum();
+        if held + body.len() > TOTAL {
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"));
         }
         let no_bucket = || Refusal::new(StatusCode::NOT_FOUND, "NoSuchBucket");
         let objects = buckets.get_mut(bucket).ok_or_else(no_bucket)?;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::request::PortSpecification;
 
-/// Tokens that are remembered at most; those that expired first go first.
+/// Tokens that are remembered at most; those that expire first go first.
 const KEPT: usize = 10_000;
 
 /// What a token lets its holder do.
@@ -28,8 +28,8 @@ pub(super) struct Grants(HashMap<String, Grant>);
 impl Grants {
     pub(super) fn mint(&mut self, grant: Grant) -> String {
         if self.0.len() >= KEPT {
-            let now = Instant::now();
-            self.0.retain(|_, grant| grant.expires > now);
+            let first = self.0.iter().min_by_key(|(_, grant)| grant.expires).map(|(token, _)| token.clone());
+            self.0.retain(|token, _| Some(token) != first.as_ref());
         }
         let token = sealed();
         self.0.insert(token.clone(), grant);

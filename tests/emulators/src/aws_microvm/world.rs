@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::error::{ApiError, Result};
 use super::image::Image;
 use super::microvm::{Microvm, State};
+use super::signature::digest;
 use super::tokens::Grants;
 
 /// Client tokens that are remembered; the oldest go first.
@@ -98,8 +99,8 @@ pub(super) struct Replays {
 
 #[derive(Clone)]
 struct Made {
-    /// The request without its token.
-    request: Value,
+    /// Digest of the request without its token.
+    request: String,
     what: String,
 }
 
@@ -131,8 +132,9 @@ impl Replays {
     }
 }
 
-fn split(body: &Value) -> Option<(String, Value)> {
+/// The token of a request, and the digest of the rest, which is in the order of names.
+fn split(body: &Value) -> Option<(String, String)> {
     let mut request = body.clone();
     let token = request.as_object_mut()?.remove("clientToken")?;
-    Some((token.as_str()?.to_owned(), request))
+    Some((token.as_str()?.to_owned(), digest(request.to_string().as_bytes())))
 }
