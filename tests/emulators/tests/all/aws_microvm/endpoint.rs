@@ -113,7 +113,7 @@ async fn connections_at_one_time_are_limited_by_size() {
     let microvm = account.microvm(&image, json!({})).await;
     let token = account.token(&microvm, json!([{ "port": 8080 }])).await;
     account.ask(&microvm, &token, "/").await;
-    let slow = (0..9).map(|_| text(account.endpoint(&microvm, &token, Method::GET, "/sleep/1")));
+    let slow = (0..9).map(|_| text(account.endpoint(&microvm, &token, Method::GET, "/sleep/3")));
     let answers: Vec<(u16, String)> = futures_util::stream::iter(slow).buffer_unordered(9).collect().await;
     let refused = answers.iter().filter(|(status, _)| *status == 429).count();
     assert_eq!(refused, 1, "{answers:?}");

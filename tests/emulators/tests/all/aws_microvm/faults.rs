@@ -50,7 +50,7 @@ async fn microvms_can_fail_to_start_and_die() {
     let microvm = account.ok("POST", "/2025-09-09/microvms", json!({ "imageIdentifier": image })).await;
     account.until(&microvm, "TERMINATED").await;
     account.script("POST", "/2025-09-09/microvms", flag("dies", 50));
-    let microvm = account.microvm(&image, json!({})).await;
+    let microvm = account.pending(&image, json!({})).await;
     let ended = account.until(&microvm, "TERMINATED").await;
     assert_eq!(ended["stateReason"], "The MicroVM stopped unexpectedly.");
     account.close().await;

@@ -56,9 +56,9 @@ async fn suspended_processes_stand_still_and_go_on() {
 async fn idle_microvms_suspend_and_then_end() {
     let account = Account::open().await;
     let image = account.image("idle", json!({})).await;
-    // A second takes ten milliseconds: idle for 0.6 s, suspended for 0.3 s.
-    let idle = json!({ "maxIdleDurationSeconds": 60, "suspendedDurationSeconds": 30, "autoResumeEnabled": false });
-    let microvm = account.microvm(&image, json!({ "idlePolicy": idle })).await;
+    // A second takes ten milliseconds: idle for 0.6 s, suspended for 2 s.
+    let idle = json!({ "maxIdleDurationSeconds": 60, "suspendedDurationSeconds": 200, "autoResumeEnabled": false });
+    let microvm = account.pending(&image, json!({ "idlePolicy": idle })).await;
     account.until(&microvm, "SUSPENDED").await;
     let ended = account.until(&microvm, "TERMINATED").await;
     assert!(ended["stateReason"].as_str().is_some_and(|reason| reason.contains("uspended")), "{ended}");
@@ -69,13 +69,13 @@ async fn idle_microvms_suspend_and_then_end() {
 async fn traffic_keeps_a_microvm_up_and_wakes_it() {
     let account = Account::open().await;
     let image = account.image("awake", json!({})).await;
-    let idle = json!({ "maxIdleDurationSeconds": 60, "suspendedDurationSeconds": 10_000, "autoResumeEnabled": true });
+    let idle = json!({ "maxIdleDurationSeconds": 200, "suspendedDurationSeconds": 10_000, "autoResumeEnabled": true });
     let microvm = account.microvm(&image, json!({ "idlePolicy": idle })).await;
     let token = account.token(&microvm, json!([{ "port": 8080 }])).await;
     for _ in 0..6 {
         account.ask(&microvm, &token, "/").await;
         assert_eq!(account.get(&microvm).await["state"], "RUNNING");
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
     account.until(&microvm, "SUSPENDED").await;
     let woken = account.endpoint(&microvm, &token, Method::GET, "/").send().await.unwrap();
@@ -88,7 +88,7 @@ async fn traffic_keeps_a_microvm_up_and_wakes_it() {
 async fn the_maximum_duration_ends_it() {
     let account = Account::open().await;
     let image = account.image("short", json!({})).await;
-    let microvm = account.microvm(&image, json!({ "maximumDurationInSeconds": 100 })).await;
+    let microvm = account.pending(&image, json!({ "maximumDurationInSeconds": 100 })).await;
     let ended = account.until(&microvm, "TERMINATED").await;
     assert!(ended["stateReason"].as_str().is_some_and(|reason| reason.contains("uration")), "{ended}");
     account.close().await;

@@ -183,11 +183,16 @@ impl Account {
         self.http.get(url).send().await.unwrap().json().await.unwrap()
     }
 
-    /// A MicroVM that runs.
-    async fn microvm(&self, image: &str, changes: Value) -> Value {
+    /// A MicroVM, as it begins.
+    async fn pending(&self, image: &str, changes: Value) -> Value {
         let mut request = json!({ "imageIdentifier": image });
         merge(&mut request, changes);
-        let microvm = self.ok("POST", "/2025-09-09/microvms", request).await;
+        self.ok("POST", "/2025-09-09/microvms", request).await
+    }
+
+    /// A MicroVM that runs.
+    async fn microvm(&self, image: &str, changes: Value) -> Value {
+        let microvm = self.pending(image, changes).await;
         self.until(&microvm, "RUNNING").await;
         microvm
     }
