@@ -1,14 +1,15 @@
-//! `bench.toml`: settings of the backends. What the command line says wins. Described for users in
+//! `bench.toml`: settings of the backends, and a plan if there is one. What the command line says wins. Described for users in
 //! `docs/configuration.md`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use sandbox_bench_registry::KNOWN;
 use serde::Deserialize;
 
 use crate::bases::Bases;
+use crate::plan_file::PlanFile;
 
 /// The configuration file that is read when it lies in the current directory.
 pub const DEFAULT_FILE: &str = "bench.toml";
@@ -21,6 +22,8 @@ pub struct Config {
     pub backend: BTreeMap<String, toml::Table>,
     /// What stands in for images, by backend name.
     pub recipes: BTreeMap<String, Bases>,
+    /// A run, for `run --plan`.
+    pub plan: Option<PlanFile>,
     /// The file that it was read from.
     #[serde(skip)]
     pub file: Option<PathBuf>,
@@ -46,7 +49,10 @@ impl Config {
                 bail!("configuration {}: unknown backend {name:?} (known backends: {names})", path.display());
             }
         }
-        Ok(Self { file: Some(path), ..config })
+        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+        let checked = config.plan.map(|plan| plan.checked(&directory)).transpose();
+        let plan = checked.map_err(|why| anyhow!("configuration {}: plan.{why}", path.display()))?;
+        Ok(Self { file: Some(path), plan, ..config })
     }
 
     /// The settings of one backend.

@@ -1,6 +1,6 @@
 //! The runner: plan → trials → evidence. The binary `sandbox-bench` is `cli` and nothing else.
 //!
-//! * `plan`, `planned`, `environment`, `ways`: what is to be run, and how, decided before anything is spent;
+//! * `plan_file`, `plan`, `planned`, `environment`, `ways`: what is to be run, and how, decided before anything is spent;
 //! * `warm`, `dispatch`, `trial`: running it;
 //! * `fixture`: a small benchmark of execution itself, beside all this;
 //! * `solver`, `agent`, `recording`: what does the tasks;
@@ -24,6 +24,7 @@ pub mod journal;
 pub mod outputs;
 mod pack;
 mod plan;
+mod plan_file;
 mod planned;
 mod progress;
 mod reap;

@@ -85,6 +85,7 @@ fn facts(side: &Side) -> Vec<(&'static str, String)> {
     vec![
         ("backend", side.cell.backend.clone()),
         ("condition", side.cell.condition.to_string()),
+        ("variant", side.cell.variant.to_string()),
         ("backend version", told(|info| info.backend_version.clone())),
         ("API version", told(|info| info.api_version.clone())),
         ("endpoint", told(|info| Some(info.endpoint.clone()))),

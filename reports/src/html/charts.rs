@@ -128,7 +128,8 @@ pub(super) fn slopes(report: &Report) -> Vec<(String, Markup)> {
     let warm_of = |cold: &CellView| {
         report.cells.iter().position(|warm| {
             let (a, b) = (&cold.figures, &warm.figures);
-            b.condition == Condition::Warm && cold.run == warm.run && a.backend == b.backend && a.model == b.model
+            let alike = (&a.backend, &a.model, &a.variant) == (&b.backend, &b.model, &b.variant);
+            b.condition == Condition::Warm && cold.run == warm.run && alike
         })
     };
     let pairs = report.cells.iter().enumerate().filter(|(_, cell)| cell.figures.condition == Condition::Cold);

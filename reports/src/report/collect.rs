@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use sandbox_bench_core::evidence::{Attempt, CleanupState, Creates};
+use sandbox_bench_core::evidence::{Attempt, CleanupState, Creates, Variant};
 use sandbox_bench_core::{Condition, ConditionProof, FailureClass, Phase};
 use serde::de::DeserializeOwned;
 
@@ -37,7 +37,7 @@ pub(super) fn collect(directories: &[PathBuf], report: &Path) -> Result<Report, 
     Ok(collector.finish())
 }
 
-type CellKey = (usize, String, Condition, Option<String>);
+type CellKey = (usize, String, Condition, Option<String>, Variant);
 type TaskKey = (String, String, String);
 
 #[derive(Default)]
@@ -72,12 +72,15 @@ impl Collector {
         let ledger: CleanupReport = read(&directory.join(CLEANUP))?;
         let index = self.runs.len();
         for figures in &summary.cells {
-            let key = (index, figures.backend.clone(), figures.condition, figures.model.clone());
+            let (model, variant) = (figures.model.clone(), figures.variant.clone());
+            let key = (index, figures.backend.clone(), figures.condition, model, variant);
+            let variant = figures.variant.to_string();
             let parts = [
                 Some(label.as_str()),
                 Some(&figures.backend),
                 Some(figures.condition.name()),
                 figures.model.as_deref(),
+                Some(&variant),
             ];
             let name: Vec<&str> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
             let none = || Ecdf::of([]);
@@ -127,8 +130,12 @@ impl Collector {
     fn attempt(&mut self, row: &TrialRow, place: Place<'_>) {
         let attempt = &row.attempt;
         let trial = &attempt.trial;
-        let key = (place.run, trial.backend.clone(), trial.condition, trial.model.clone());
-        // Every cell of the trials is in the summary: both are made from the same journal.
+        let (model, variant) = (trial.model.clone(), trial.variant.clone());
+        let key = (place.run, trial.backend.clone(), trial.condition, model, variant);
+        // Every cell of the trials is in the summary, both being made from the same journal; what only warms up is in none.
+        if trial.is_warm_up() {
+            return;
+        }
         let Some(&cell) = self.known.get(&key) else { return };
         let end = End::of(attempt);
         if let Some(draft) = self.cells.get_mut(cell) {

@@ -12,6 +12,7 @@
 //! * Models: money and tokens are those of all attempts, also of those that came to nothing. pass@k counts trials that
 //!   came to a verdict, whatever class their failure has.
 //! * Costs are those of sandboxes, also of failed attempts. What a model costs that solves tasks is no part of them.
+//! * Trials that only warm up (replicate 0) count for nothing but the cleanup.
 //! * Nothing is trimmed, and every set of times states its n. What did not happen has no figure, rather than a zero.
 
 mod agents;
@@ -24,7 +25,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use sandbox_bench_core::evidence::Listing;
+use sandbox_bench_core::evidence::{Listing, Variant};
 use sandbox_bench_core::{Condition, Digest, Phase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,7 @@ use crate::stats::{Bootstrap, Interval, Unit};
 pub use agents::{AgentFigures, PassAt, ReplayFigures};
 pub use builder::SummaryBuilder;
 pub(crate) use builder::{End, hash};
+pub use times::Watched;
 pub(crate) use times::unfinished;
 
 /// A run in figures.
@@ -71,7 +73,7 @@ pub struct Summary {
     /// Whether the cells can be put in order by their total times, and in which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
-    /// Figures by backend, condition and model, in the order of the manifest.
+    /// Figures by backend, condition, model and variant, in the order of the manifest.
     pub cells: Vec<Cell>,
     /// Journal lines that this program did not understand, by event: they are of a newer minor schema version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -104,6 +106,9 @@ pub struct Cell {
     /// The model, where models are a dimension of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Its place in further dimensions of the plan.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
     /// Its trials.
     pub trials: Trials,
     /// pass@k, where models are a dimension of the plan. A trial without a verdict counts for nothing here.
@@ -194,6 +199,12 @@ pub struct RankedCell {
     pub backend: String,
     /// The condition.
     pub condition: Condition,
+    /// The model, where models are a dimension of the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Its place in further dimensions of the plan.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
     /// Median time to a verdict in microseconds; none if most attempts came to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,

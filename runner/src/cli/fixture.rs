@@ -70,7 +70,7 @@ pub struct FixtureArgs {
 }
 
 impl FixtureArgs {
-    fn request(&self) -> Request {
+    fn request(&self, backends: Vec<String>) -> Request {
         let mut modes = Vec::new();
         for mode in &self.mode {
             if !modes.contains(mode) {
@@ -78,7 +78,7 @@ impl FixtureArgs {
             }
         }
         Request {
-            backends: self.backends.names(),
+            backends,
             modes,
             repetitions: self.repetitions,
             batches: self.batches,
@@ -104,7 +104,8 @@ pub async fn run(args: FixtureArgs) -> Result<Exit, Fault> {
             say::aside(progress(trial));
         }
     };
-    let (directory, summary) = fixture::run(&args.request(), &config, interrupt, &told).await?;
+    let request = args.request(args.backends.chosen(&config).await?);
+    let (directory, summary) = fixture::run(&request, &config, interrupt, &told).await?;
     print(&summary, &directory, args.format)?;
     Ok(exit(&summary))
 }

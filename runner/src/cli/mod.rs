@@ -5,6 +5,7 @@ mod backends;
 mod compare;
 mod dataset;
 mod doctor;
+mod estimate;
 mod fixture;
 mod models;
 mod options;

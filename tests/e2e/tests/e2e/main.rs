@@ -16,6 +16,7 @@ mod limits;
 mod options;
 mod pipes;
 mod plan;
+mod plan_file;
 mod prewarm;
 mod recipes;
 mod replay;
