@@ -251,18 +251,22 @@ FULL = settings(
     tags={"app": "sb", "run-id": "a b"},
 )
 
+# Long enough to be met in the middle.
+SLOW = {"kind": "flag", "name": "slow-build", "value": 5000}
+
 with check("an image is built, once for a client token"):
+    script(fault("POST", "/2025-09-09/microvm-images", SLOW))
     made = service.create_microvm_image(**FULL, clientToken=TOKEN)
     IMAGE = made["imageArn"]
     same((made["name"], made["state"], made["imageVersion"]), ("sb-check", "CREATING", "1.0"))
     same({name: made[name] for name in FULL}, FULL)
+    with refused(400, "ValidationException", "current state"):
+        service.delete_microvm_image(imageIdentifier=IMAGE)
     same(service.create_microvm_image(**FULL, clientToken=TOKEN)["imageArn"], IMAGE)
     with refused(409, "ConflictException"):
         service.create_microvm_image(**FULL | {"description": "other"}, clientToken=TOKEN)
     with refused(400, "ValidationException", "already exists"):
         service.create_microvm_image(**FULL)
-    with refused(400, "ValidationException", "current state"):
-        service.delete_microvm_image(imageIdentifier=IMAGE)
     view = built(IMAGE)
     same((view["state"], view["latestActiveImageVersion"], view["tags"]), ("CREATED", "1.0", FULL["tags"]))
 
@@ -368,6 +372,7 @@ with check("a suspended MicroVM stands still, keeps its memory, and goes on"):
     same([hook for hook in hooks if hook != "ready"], ["run", "suspend", "resume"])
 
 with check("an image is updated to a second version, which can be switched off and deleted"):
+    script(fault("PUT", "/2025-09-09/microvm-images/*", SLOW))
     updated = service.update_microvm_image(imageIdentifier=IMAGE, **settings(description="second"))
     same((updated["state"], updated["imageVersion"], updated["description"]), ("UPDATING", "2.0", "second"))
     with refused(409, "ConflictException", "already in state: UPDATING"):

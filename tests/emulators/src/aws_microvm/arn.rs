@@ -108,7 +108,8 @@ mod tests {
         let options = AwsOptions::default();
         assert_eq!(options.image_name(&options.image_arn("a-b_1")).unwrap(), "a-b_1");
         assert_eq!(options.image_name(&options.managed_image_arn()).unwrap(), MANAGED_IMAGE);
-        for bad in ["a-b_1", "arn:aws:lambda:us-east-1:123456789012:microvm-image/a", "arn:aws:lambda:eu-west-1:1:x:y"] {
+        for bad in ["a-b_1", "arn:aws:lambda:us-east-1:123456789012:microvm-image/a", "arn:aws:lambda:eu-west-1:1:x:y"]
+        {
             assert_eq!(message(options.image_name(bad).unwrap_err()), "Invalid ARN format");
         }
     }

@@ -74,7 +74,9 @@ impl Aws {
         log.close();
         match built {
             Ok((saved, snapshot)) => {
-                if let Some(version) = self.world().images.get_mut(&image).and_then(|image| image.versions.get_mut(&version)) {
+                if let Some(version) =
+                    self.world().images.get_mut(&image).and_then(|image| image.versions.get_mut(&version))
+                {
                     version.saved = Some(saved);
                 }
                 self.move_build(&image, version, BuildState::Successful, None, Some(&snapshot));

@@ -57,9 +57,7 @@ impl Kind {
         match self {
             Kind::Validation | Kind::InvalidParameter | Kind::Serialization => StatusCode::BAD_REQUEST,
             Kind::Quota => StatusCode::PAYMENT_REQUIRED,
-            Kind::MissingToken | Kind::UnrecognizedClient | Kind::InvalidSignature => {
-                StatusCode::FORBIDDEN
-            }
+            Kind::MissingToken | Kind::UnrecognizedClient | Kind::InvalidSignature => StatusCode::FORBIDDEN,
             Kind::NotFound | Kind::UnknownOperation => StatusCode::NOT_FOUND,
             Kind::Conflict => StatusCode::CONFLICT,
             Kind::Throttling => StatusCode::TOO_MANY_REQUESTS,

@@ -9,7 +9,12 @@ use crate::machine::Machine;
 use crate::tasks::Tasks;
 
 /// Sends a request over a connection of its own. `None` if nobody listens, or what listens does not speak HTTP.
-pub(super) async fn send(machine: &Machine, tasks: &Tasks, port: u16, request: Request<Body>) -> Option<Response<Body>> {
+pub(super) async fn send(
+    machine: &Machine,
+    tasks: &Tasks,
+    port: u16,
+    request: Request<Body>,
+) -> Option<Response<Body>> {
     let (stream, carry) = machine.connect(port).ok()?;
     tasks.spawn(carry);
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;

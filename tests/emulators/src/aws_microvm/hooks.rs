@@ -48,7 +48,8 @@ impl HookPlan {
         let (microvm, image) = (&hooks.microvm_hooks, &hooks.microvm_image_hooks);
         let hook = |name, state: &Option<HookState>, seconds: Option<u64>, default| {
             (*state == Some(HookState::Enabled)).then(|| {
-                let port = hooks.port.ok_or_else(|| ApiError::invalid("Hooks port is required when hooks are enabled"))?;
+                let port =
+                    hooks.port.ok_or_else(|| ApiError::invalid("Hooks port is required when hooks are enabled"))?;
                 Ok(Hook { name, port, limit: Duration::from_secs(seconds.unwrap_or(default)) })
             })
         };
@@ -79,7 +80,12 @@ impl Hook {
     ///
     /// # Errors
     /// Anything but 200 in time, in the words of a state's reason.
-    pub(super) async fn call(&self, machine: &Machine, tasks: &Tasks, body: Option<&Value>) -> std::result::Result<(), String> {
+    pub(super) async fn call(
+        &self,
+        machine: &Machine,
+        tasks: &Tasks,
+        body: Option<&Value>,
+    ) -> std::result::Result<(), String> {
         let answer = tokio::time::timeout(self.limit, self.ask(machine, tasks, body)).await;
         match answer {
             Ok(Some(StatusCode::OK)) => Ok(()),
@@ -124,11 +130,10 @@ impl Hook {
     }
 
     async fn ask(&self, machine: &Machine, tasks: &Tasks, body: Option<&Value>) -> Option<StatusCode> {
-        let request = Request::post(format!("{PATH}{}", self.name)).header(header::HOST, format!("localhost:{}", self.port));
+        let request =
+            Request::post(format!("{PATH}{}", self.name)).header(header::HOST, format!("localhost:{}", self.port));
         let request = match body {
-            Some(body) => {
-                request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string()))
-            }
+            Some(body) => request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string())),
             None => request.header(header::CONTENT_LENGTH, 0).body(Body::empty()),
         };
         let answer = guest::send(machine, tasks, self.port, request.ok()?).await?;

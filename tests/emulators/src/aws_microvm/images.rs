@@ -71,7 +71,10 @@ impl Aws {
         let image = world.image_mut(&name, ask.label(0))?;
         check_idle(image)?;
         if image.versions.len() >= self.options.quotas.versions {
-            return Err(ApiError::new(Kind::Quota, "The maximum number of versions of the MicroVM image has been reached."));
+            return Err(ApiError::new(
+                Kind::Quota,
+                "The maximum number of versions of the MicroVM image has been reached.",
+            ));
         }
         (image.state, image.updated_at) = (ImageState::Updating, Timestamp::now());
         let version = image.add_version(document, plan);
@@ -162,8 +165,7 @@ impl Aws {
             return Err(ApiError::invalid("Cannot delete microvm image with running microvms."));
         }
         image.state = ImageState::Updating;
-        let answer =
-            json!({ "imageIdentifier": image.arn, "imageVersion": version_name(number), "state": "DELETING" });
+        let answer = json!({ "imageIdentifier": image.arn, "imageVersion": version_name(number), "state": "DELETING" });
         drop(world);
         let aws = Arc::clone(self);
         self.emulation.tasks.spawn(async move {

@@ -34,10 +34,7 @@ pub(super) struct Fate {
 
 impl Fate {
     pub(super) fn of(flags: &Flags) -> Fate {
-        Fate {
-            fails: flags.has("start-fails"),
-            dies_after: flags.value("dies").map(Duration::from_millis),
-        }
+        Fate { fails: flags.has("start-fails"), dies_after: flags.value("dies").map(Duration::from_millis) }
     }
 }
 

@@ -171,8 +171,7 @@ impl Aws {
         }
         let early = ask.flags.value("token-expires").map(Duration::from_millis);
         let life = early.unwrap_or_else(|| self.seconds(minutes * 60));
-        let grant =
-            Grant { microvm: microvm.id.clone(), ports: asked.allowed_ports, expires: Instant::now() + life };
+        let grant = Grant { microvm: microvm.id.clone(), ports: asked.allowed_ports, expires: Instant::now() + life };
         Ok(json!({ "authToken": { TOKEN_HEADER: self.world().grants.mint(grant) } }))
     }
 

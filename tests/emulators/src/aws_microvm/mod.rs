@@ -94,9 +94,9 @@ impl Aws {
             })
         });
         let versions: serde_json::Map<String, Value> = versions.collect();
-        let microvms = world.microvms().map(|microvm| {
-            (microvm.id.clone(), json!({ "state": microvm.state().word(), "log": text(&microvm.log) }))
-        });
+        let microvms = world
+            .microvms()
+            .map(|microvm| (microvm.id.clone(), json!({ "state": microvm.state().word(), "log": text(&microvm.log) })));
         let microvms: serde_json::Map<String, Value> = microvms.collect();
         json!({
             "vendor": "aws-microvm",

@@ -238,11 +238,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ..operation("ListMicrovmImages", "GET", "2025-09-09/microvm-images")
     },
     operation("DeleteMicrovmImage", "DELETE", "2025-09-09/microvm-images/{imageIdentifier}"),
-    operation(
-        "GetMicrovmImageVersion",
-        "GET",
-        "2025-09-09/microvm-images/{imageIdentifier}/versions/{imageVersion}",
-    ),
+    operation("GetMicrovmImageVersion", "GET", "2025-09-09/microvm-images/{imageIdentifier}/versions/{imageVersion}"),
     Operation {
         query: &PAGE,
         ..operation("ListMicrovmImageVersions", "GET", "2025-09-09/microvm-images/{imageIdentifier}/versions")
@@ -279,10 +275,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "GET",
         "2025-09-09/microvm-images/{imageIdentifier}/versions/{imageVersion}/builds/{buildId}",
     ),
-    Operation {
-        query: &PAGE,
-        ..operation("ListManagedMicrovmImages", "GET", "2025-09-09/managed-microvm-images")
-    },
+    Operation { query: &PAGE, ..operation("ListManagedMicrovmImages", "GET", "2025-09-09/managed-microvm-images") },
     Operation {
         query: &PAGE,
         ..operation(
@@ -342,11 +335,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         status: 204,
         query: &[required(
             "tagKeys",
-            Shape::List {
-                of: &Shape::Text(Text { min: 1, max: 128, pattern: TAG }),
-                min: 1,
-                max: usize::MAX,
-            },
+            Shape::List { of: &Shape::Text(Text { min: 1, max: 128, pattern: TAG }), min: 1, max: usize::MAX },
         )],
         ..operation("UntagResource", "DELETE", "2017-03-31/tags/{Resource}")
     },

@@ -63,7 +63,9 @@ mod tests {
         if let Some(token) = token {
             query.insert("nextToken".into(), token.clone());
         }
-        page(list, &query, (0..5).map(|at| (at + 1, json!(at))), |item| item.as_u64() != Some(2) && item.as_u64() != Some(3))
+        page(list, &query, (0..5).map(|at| (at + 1, json!(at))), |item| {
+            item.as_u64() != Some(2) && item.as_u64() != Some(3)
+        })
     }
 
     #[test]

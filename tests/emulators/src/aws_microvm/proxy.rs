@@ -57,9 +57,10 @@ type Denied = (StatusCode, &'static str);
 impl Aws {
     pub(super) async fn proxy(&self, host: &str, request: Request<Body>) -> Response {
         let label = format!("{} {}", request.method(), request.uri().path());
-        let strange = request.headers().keys().map(|name| name.as_str()).find(|name| {
-            name.starts_with(PROXY) && *name != PORT_HEADER && !name.eq_ignore_ascii_case(TOKEN_HEADER)
-        });
+        let strange =
+            request.headers().keys().map(|name| name.as_str()).find(|name| {
+                name.starts_with(PROXY) && *name != PORT_HEADER && !name.eq_ignore_ascii_case(TOKEN_HEADER)
+            });
         if let Some(name) = strange {
             self.emulation.violations.record(label.clone(), format!("header {name} is unknown or not emulated"));
         }
@@ -120,7 +121,11 @@ impl Aws {
         if resumes && matches!(microvm.state(), State::Suspending | State::Suspended) {
             let mut states = microvm.states();
             let resumed = async {
-                while states.wait_for(|state| *state != State::Suspending).await.is_ok_and(|state| *state == State::Suspended) {
+                while states
+                    .wait_for(|state| *state != State::Suspending)
+                    .await
+                    .is_ok_and(|state| *state == State::Suspended)
+                {
                     microvm.order(Order::Resume);
                     let _ = states.changed().await;
                 }

@@ -134,7 +134,8 @@ impl PortSpecification {
 
 /// Reads a document that was found to fit its shape. Members that are null are as good as absent.
 pub(super) fn typed<T: serde::de::DeserializeOwned>(document: &Value) -> Result<T> {
-    serde_json::from_value(without_null(document)).map_err(|error| ApiError::violation(Kind::Serialization, error.to_string()))
+    serde_json::from_value(without_null(document))
+        .map_err(|error| ApiError::violation(Kind::Serialization, error.to_string()))
 }
 
 fn without_null(value: &Value) -> Value {

@@ -71,12 +71,14 @@ impl Aws {
         let digest = signature::digest(&body);
         signature::verify(&self.options, Service::Lambda, &head.method, &head.uri, &head.headers, &digest)
             .map_err(distrusted)?;
-        let path = head.uri.path().trim_start_matches('/').split('/').map(|segment| {
-            percent_decode_str(segment).decode_utf8().map(std::borrow::Cow::into_owned)
-        });
+        let path = head
+            .uri
+            .path()
+            .trim_start_matches('/')
+            .split('/')
+            .map(|segment| percent_decode_str(segment).decode_utf8().map(std::borrow::Cow::into_owned));
         let path: Vec<String> = path.collect::<std::result::Result<_, _>>().map_err(|_| ApiError::no_operation())?;
-        let (operation, labels) =
-            Operation::find(head.method.as_str(), &path).ok_or_else(ApiError::no_operation)?;
+        let (operation, labels) = Operation::find(head.method.as_str(), &path).ok_or_else(ApiError::no_operation)?;
         let query = query(operation, head.uri.query().unwrap_or_default())?;
         let body = match operation.body {
             Some(members) => document(members, &body)?,

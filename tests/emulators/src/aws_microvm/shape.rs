@@ -7,10 +7,21 @@ use serde_json::Value;
 pub(super) enum Shape {
     Text(Text),
     Word(&'static [&'static str]),
-    Whole { min: i64, max: i64 },
+    Whole {
+        min: i64,
+        max: i64,
+    },
     Flag,
-    List { of: &'static Shape, min: usize, max: usize },
-    Map { key: Text, value: Text, max: usize },
+    List {
+        of: &'static Shape,
+        min: usize,
+        max: usize,
+    },
+    Map {
+        key: Text,
+        value: Text,
+        max: usize,
+    },
     Structure(&'static [Member]),
     /// Exactly one of its members.
     Union(&'static [Member]),
@@ -158,7 +169,9 @@ impl Text {
         if count > self.max {
             let rule = format!("have length less than or equal to {}", self.max);
             // As it says of secret values: what is too long is not repeated.
-            return Some(Misfit::Constraint(format!("Value at '{path}' failed to satisfy constraint: Member must {rule}")));
+            return Some(Misfit::Constraint(format!(
+                "Value at '{path}' failed to satisfy constraint: Member must {rule}"
+            )));
         }
         let (pattern, fits) = self.pattern?;
         (!fits(value)).then(|| broken(&shown, path, &format!("satisfy regular expression pattern: {pattern}")))

@@ -67,9 +67,8 @@ struct Claims<'a> {
 impl Claims<'_> {
     fn of(header: &str) -> Option<Claims<'_>> {
         let parts = header.strip_prefix(ALGORITHM)?.trim();
-        let field = |name: &str| {
-            parts.split(',').map(str::trim).find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
-        };
+        let field =
+            |name: &str| parts.split(',').map(str::trim).find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let mut scope = field("Credential")?.split('/');
         let (key, date, region, service) = (scope.next()?, scope.next()?, scope.next()?, scope.next()?);
         let ended = scope.next() == Some("aws4_request") && scope.next().is_none();
@@ -214,8 +213,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("host", "example.amazonaws.com".parse().unwrap());
         headers.insert(DATE, "20150830T123600Z".parse().unwrap());
-        let canonical =
-            canonical_request(Service::Lambda, &Method::GET, &uri, &headers, &["host", DATE], &digest(b""));
+        let canonical = canonical_request(Service::Lambda, &Method::GET, &uri, &headers, &["host", DATE], &digest(b""));
         let text = format!(
             "{ALGORITHM}\n20150830T123600Z\n20150830/us-east-1/service/aws4_request\n{}",
             hex(&Sha256::digest(canonical))

@@ -80,7 +80,15 @@ impl Storage {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn perform(&self, method: &Method, bucket: &str, key: &str, headers: &HeaderMap, body: Bytes, region: &str) -> Result<Response, Refusal> {
+    fn perform(
+        &self,
+        method: &Method,
+        bucket: &str,
+        key: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+        region: &str,
+    ) -> Result<Response, Refusal> {
         let mut buckets = self.lock();
         if key.is_empty() {
             return match *method {
@@ -188,7 +196,8 @@ impl Aws {
             if bodiless {
                 return status.into_response();
             }
-            let body = format!("<Error><Code>{code}</Code><Message>{code}</Message><RequestId>{id}</RequestId></Error>");
+            let body =
+                format!("<Error><Code>{code}</Code><Message>{code}</Message><RequestId>{id}</RequestId></Error>");
             (status, [(header::CONTENT_TYPE, "application/xml")], body).into_response()
         });
         if let Ok(id) = HeaderValue::try_from(id) {

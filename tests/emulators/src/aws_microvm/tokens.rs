@@ -59,5 +59,6 @@ fn sealed() -> String {
 /// Whether a text has the form of a token, whoever made it.
 pub(super) fn is_token(text: &str) -> bool {
     let parts: Vec<&str> = text.split('.').collect();
-    parts.len() == 5 && parts.first().is_some_and(|header| URL_SAFE_NO_PAD.decode(header).is_ok_and(|bytes| !bytes.is_empty()))
+    parts.len() == 5
+        && parts.first().is_some_and(|header| URL_SAFE_NO_PAD.decode(header).is_ok_and(|bytes| !bytes.is_empty()))
 }

@@ -113,9 +113,9 @@ impl Replays {
         let Some((token, request)) = split(body) else { return Ok(None) };
         match self.made.get(&(operation, token)) {
             Some(made) if made.request == request => Ok(Some(made.what.clone())),
-            Some(_) => Err(ApiError::conflict(
-                "The clientToken was already used for a request with different parameters.",
-            )),
+            Some(_) => {
+                Err(ApiError::conflict("The clientToken was already used for a request with different parameters."))
+            }
             None => Ok(None),
         }
     }

@@ -172,8 +172,9 @@ fn instruction(text: &str, documents: Vec<(String, String)>) -> Result<Instructi
         "SHELL" => Instruction::Shell(serde_json::from_str(rest).map_err(|_| "SHELL requires the JSON form")?),
         "CMD" => Instruction::Cmd(run(rest, documents)),
         "ENTRYPOINT" => Instruction::Entrypoint(run(rest, documents)),
-        "LABEL" | "EXPOSE" | "VOLUME" | "STOPSIGNAL" | "HEALTHCHECK" | "ONBUILD"
-        | "MAINTAINER" => Instruction::Other(keyword),
+        "LABEL" | "EXPOSE" | "VOLUME" | "STOPSIGNAL" | "HEALTHCHECK" | "ONBUILD" | "MAINTAINER" => {
+            Instruction::Other(keyword)
+        }
         _ => return Err(format!("unknown instruction: {keyword}")),
     })
 }

@@ -15,10 +15,7 @@ impl Machine {
     ///
     /// # Errors
     /// The machine has ended.
-    pub fn connect(
-        &self,
-        port: u16,
-    ) -> Result<(DuplexStream, impl Future<Output = ()> + Send + use<>), MachineError> {
+    pub fn connect(&self, port: u16) -> Result<(DuplexStream, impl Future<Output = ()> + Send + use<>), MachineError> {
         let mut running = self.sandbox.connect(port)?;
         let (near, far) = tokio::io::duplex(BUFFER);
         let carry = async move {
