@@ -183,7 +183,7 @@ async fn run(machine: &Machine, script: &str, arguments: &[&str]) -> Outcome<Vec
     })
 }
 
-/// The entries that `find` has printed; `path` makes the whole path of a name.
+/// The entries that `find` has printed, by name; `path` makes the whole path of a name.
 fn entries(found: &[u8], path: impl Fn(&str) -> String) -> Vec<Value> {
     let text = String::from_utf8_lossy(found);
     let fields: Vec<&str> = text.split_terminator('\0').collect();
@@ -210,5 +210,7 @@ fn entries(found: &[u8], path: impl Fn(&str) -> String) -> Vec<Value> {
         }
         Some(entry)
     };
-    fields.chunks(FIELDS).filter_map(entry).collect()
+    let mut files: Vec<&[&str]> = fields.chunks(FIELDS).collect();
+    files.sort();
+    files.into_iter().filter_map(entry).collect()
 }

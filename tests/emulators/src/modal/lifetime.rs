@@ -1,7 +1,6 @@
 //! A sandbox's life, from the start of its machine to its end and result.
 
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -113,7 +112,7 @@ impl Sandbox {
                 Ok(started) => started,
                 Err(error) => return result(GenericStatus::InitFailure, 1, error.to_string()),
             };
-            *self.main.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&process.stdin);
+            self.input.send_replace(Some(Arc::clone(&process.stdin)));
             task.await;
             let exit = process.exited().await;
             // A capture that is still going on has to be over first.

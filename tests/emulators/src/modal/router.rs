@@ -1,7 +1,7 @@
 //! The methods of the task command router.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
@@ -220,8 +220,15 @@ impl TaskCommandRouter for Router {
     ) -> Answer<SandboxStdinWriteV2Response> {
         let sandbox = self.sandbox(request.extensions(), &request.get_ref().task_id)?;
         let asked = request.into_inner();
-        sandbox.machine().await?;
-        let stdin = Arc::clone(&sandbox.main.lock().unwrap_or_else(PoisonError::into_inner));
+        if sandbox.definition.entrypoint_args.is_empty() {
+            return Err(Status::failed_precondition("The sandbox has no main process"));
+        }
+        let mut input = sandbox.input.subscribe();
+        let stdin = tokio::select! {
+            started = input.wait_for(Option::is_some) => started.ok().and_then(|stdin| stdin.clone()),
+            () = sandbox.over.cancelled() => None,
+        };
+        let stdin = stdin.ok_or_else(|| sandbox.gone())?;
         stdin.write(asked.offset, asked.data.into()).await?;
         if asked.eof {
             stdin.close().await;

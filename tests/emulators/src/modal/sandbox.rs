@@ -16,7 +16,7 @@ use super::output::Output;
 use super::process::Process;
 use super::proto::client::generic_result::GenericStatus;
 use super::proto::client::{GenericResult, Sandbox as Definition, SandboxHandleMetadata, SandboxTag};
-use super::stdin::{Sink, Stdin};
+use super::stdin::Stdin;
 use super::status::missing;
 use super::{Modal, Result};
 use crate::machine::{Command, Machine};
@@ -39,9 +39,9 @@ pub(super) struct Sandbox {
     pub(super) over: CancellationToken,
     end: Mutex<End>,
     processes: Mutex<BTreeMap<String, Arc<Process>>>,
-    /// Of the main process.
+    /// Of the main process, as is the input, once it is started.
     pub(super) output: Output,
-    pub(super) main: Mutex<Arc<Stdin>>,
+    pub(super) input: watch::Sender<Option<Arc<Stdin>>>,
     /// Held to start commands; held alone to save files, which ends all processes.
     pub(super) saving: RwLock<()>,
     /// How often files were saved.
@@ -100,7 +100,7 @@ impl Sandbox {
             end: Mutex::default(),
             processes: Mutex::default(),
             output: Output::default(),
-            main: Mutex::new(Arc::new(Stdin::new(Sink::Nobody))),
+            input: watch::Sender::new(None),
             saving: RwLock::default(),
             saves: AtomicU64::new(0),
             activity: watch::Sender::new(Activity { running: 0, since: Instant::now() }),

@@ -16,8 +16,6 @@ pub(super) enum Sink {
     Command(Input),
     /// The emulator itself. `None` after the end.
     Tool(Option<mpsc::Sender<Bytes>>),
-    /// Nobody yet or any more.
-    Nobody,
 }
 
 /// The input of one process.
@@ -74,7 +72,7 @@ impl Stdin {
         let taken = match &state.sink {
             Sink::Command(input) => input.send(&data).await,
             Sink::Tool(Some(sender)) => sender.send(data).await.is_ok(),
-            Sink::Tool(None) | Sink::Nobody => false,
+            Sink::Tool(None) => false,
         };
         if !taken {
             return Err(Status::failed_precondition("the process does not take input any more"));
@@ -90,7 +88,6 @@ impl Stdin {
         match &mut state.sink {
             Sink::Command(input) => input.end(),
             Sink::Tool(sender) => drop(sender.take()),
-            Sink::Nobody => {}
         }
     }
 }
