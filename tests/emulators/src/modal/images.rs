@@ -145,7 +145,10 @@ impl Modal {
     ) -> Result<ImageGetOrCreateResponse> {
         self.check_app(&asked.app_id)?;
         if !BUILDERS.contains(&asked.builder_version.as_str()) {
-            return Err(Status::invalid_argument(format!("Image builder version {:?} not supported", asked.builder_version)));
+            return Err(Status::invalid_argument(format!(
+                "Image builder version {:?} not supported",
+                asked.builder_version
+            )));
         }
         let definition = asked.image.ok_or_else(|| violation("image is missing"))?;
         let hash = hash(&definition, &asked.builder_version);
@@ -230,7 +233,12 @@ impl Modal {
                     }
                     image.settled().await;
                     let metadata = Some(image.metadata(&builder));
-                    let response = ImageJoinStreamingResponse { result: image.result(), metadata, eof: true, ..Default::default() };
+                    let response = ImageJoinStreamingResponse {
+                        result: image.result(),
+                        metadata,
+                        eof: true,
+                        ..Default::default()
+                    };
                     (response, None)
                 };
                 let (response, next) = tokio::time::timeout_at(until, step).await.ok()?;

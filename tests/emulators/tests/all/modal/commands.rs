@@ -84,8 +84,7 @@ async fn input_is_written_once_however_often_it_is_sent() {
     let half = vec![start_at(&made, &exec, 4), Payload::Data("ef".into())];
     assert_eq!(code(workspace.write_stream(&made, half).await), Code::Aborted);
     assert_eq!(workspace.stdin(&made, &exec).await, (6, false));
-    let rest =
-        vec![start_at(&made, &exec, 6), Payload::Data("g".into()), Payload::End(TaskExecStdinWriteStreamEnd {})];
+    let rest = vec![start_at(&made, &exec, 6), Payload::Data("g".into()), Payload::End(TaskExecStdinWriteStreamEnd {})];
     workspace.write_stream(&made, rest).await.unwrap();
     assert_eq!(workspace.stdin(&made, &exec).await, (7, true));
     assert_eq!(workspace.output(&made, &exec, 0).await.unwrap(), b"abcdefg");

@@ -21,7 +21,13 @@ async fn dockerfile_commands_are_executed_on_their_base() {
         secret_ids: vec![secret.secret_id],
         ..on(
             &base,
-            &["ARG WORD=none", "ENV SEEN=$WORD", "COPY given.txt /copied", "WORKDIR /work", "RUN echo \"$WORD $TOKEN\" > built"],
+            &[
+                "ARG WORD=none",
+                "ENV SEEN=$WORD",
+                "COPY given.txt /copied",
+                "WORKDIR /work",
+                "RUN echo \"$WORD $TOKEN\" > built",
+            ],
         )
     };
     let (id, log, result) = workspace.build(image.clone()).await;

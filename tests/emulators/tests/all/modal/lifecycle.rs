@@ -11,12 +11,8 @@ use sandbox_bench_emulators::{Timing, faults};
 
 impl Workspace {
     async fn list(&self, before_timestamp: f64, include_finished: bool) -> Vec<SandboxInfo> {
-        let asked = SandboxListRequest {
-            app_id: self.app.clone(),
-            before_timestamp,
-            include_finished,
-            ..Default::default()
-        };
+        let asked =
+            SandboxListRequest { app_id: self.app.clone(), before_timestamp, include_finished, ..Default::default() };
         self.control.clone().sandbox_list_v2(self.ask(asked)).await.unwrap().into_inner().sandboxes
     }
 
@@ -83,6 +79,20 @@ async fn the_end_of_the_main_process_and_of_the_time_are_the_sandboxs() {
 }
 
 #[tokio::test]
+async fn a_sandbox_that_does_not_start_has_a_result_and_no_machine() {
+    let workspace = Workspace::open().await;
+    let image = workspace.base().await;
+    for (status, expected) in [(0, GenericStatus::InitFailure), (8, GenericStatus::MemoryManagerEviction)] {
+        workspace.flag(&format!("{CONTROL}SandboxCreateV2"), "start-fails", status);
+        let made = workspace.create(&image).await;
+        assert_eq!(code(workspace.start(&made, made.shell("true")).await), Code::NotFound);
+        assert_eq!(workspace.wait(&made.id, 10.0).await.status(), expected);
+    }
+    assert_eq!(workspace.emulation.machines.alive(), Vec::<String>::new());
+    workspace.close().await;
+}
+
+#[tokio::test]
 async fn lists_come_in_pages_that_overlap_nowhere() {
     let options = ModalOptions { page: 2, ..ModalOptions::default() };
     let workspace = Workspace::with(emulation().await, options).await;
@@ -141,7 +151,10 @@ async fn a_create_whose_answer_is_lost_has_made_its_sandbox() {
     let image = workspace.base().await;
     let method = format!("{CONTROL}SandboxCreateV2");
     workspace.flag(&method, "late-status", 14);
-    assert_eq!(code(workspace.try_create(workspace.create_request(&image)).await.map(|made| made.id)), Code::Unavailable);
+    assert_eq!(
+        code(workspace.try_create(workspace.create_request(&image)).await.map(|made| made.id)),
+        Code::Unavailable
+    );
     assert_eq!(workspace.list(0.0, false).await.len(), 1);
     workspace.emulation.faults.add(Rule::new("POST", &method, faults::Effect::LoseResponse).times(1)).unwrap();
     let lost = workspace.try_create(workspace.create_request(&image)).await.map(|made| made.id);

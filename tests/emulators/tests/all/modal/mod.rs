@@ -51,13 +51,13 @@ impl Workspace {
         let listener = Listener::bind(0).await.unwrap();
         let server = modal::start(listener, Arc::clone(&emulation), options);
         let channel = Endpoint::new(server.base_url().to_owned()).unwrap().connect().await.unwrap();
-        let (control, router) = (ModalClientClient::new(channel.clone()), TaskCommandRouterClient::new(channel.clone()));
+        let (control, router) =
+            (ModalClientClient::new(channel.clone()), TaskCommandRouterClient::new(channel.clone()));
         let (auth, app) = (String::new(), String::new());
         let mut workspace = Workspace { server, emulation, channel, control, router, auth, app };
         let request = workspace.ask(AuthTokenGetRequest {});
         workspace.auth = workspace.control.auth_token_get(request).await.unwrap().into_inner().token;
-        let asked =
-            AppGetOrCreateRequest { app_name: "bench".into(), object_creation_type: 1, ..Default::default() };
+        let asked = AppGetOrCreateRequest { app_name: "bench".into(), object_creation_type: 1, ..Default::default() };
         let request = workspace.ask(asked);
         workspace.app = workspace.control.app_get_or_create(request).await.unwrap().into_inner().app_id;
         workspace
@@ -123,8 +123,12 @@ impl Workspace {
 
     fn create_request(&self, image_id: &str) -> SandboxCreateV2Request {
         let access = NetworkAccess { network_access_type: 1, ..Default::default() };
-        let definition =
-            Sandbox { image_id: image_id.into(), timeout_secs: 600, network_access: Some(access), ..Default::default() };
+        let definition = Sandbox {
+            image_id: image_id.into(),
+            timeout_secs: 600,
+            network_access: Some(access),
+            ..Default::default()
+        };
         SandboxCreateV2Request { app_id: self.app.clone(), definition: Some(definition), ..Default::default() }
     }
 
@@ -162,12 +166,8 @@ impl Workspace {
 
     /// Standard output from an offset to its end.
     async fn output(&self, made: &Made, exec: &str, offset: u64) -> Result<Vec<u8>, Status> {
-        let asked = TaskExecStdioReadRequest {
-            task_id: made.task.clone(),
-            exec_id: exec.into(),
-            offset,
-            file_descriptor: 0,
-        };
+        let asked =
+            TaskExecStdioReadRequest { task_id: made.task.clone(), exec_id: exec.into(), offset, file_descriptor: 0 };
         let mut parts = self.router.clone().task_exec_stdio_read(made.ask(asked)).await?.into_inner();
         let mut all = Vec::new();
         while let Some(part) = parts.message().await? {

@@ -73,16 +73,16 @@ async fn unknown_methods_and_fields_are_violations() {
     // Field 6 is a secret's, not an app's.
     let secret = SecretGetOrCreateRequest { app_id: "ap-1".into(), ..Default::default() };
     assert_eq!(call(&workspace, format!("{CONTROL}AppGetOrCreate"), secret).await, Code::InvalidArgument);
-    // One level down: a create request whose definition has a field 5 that is no message.
-    let nested = SandboxCreateV2Response {
-        metadata: Some(SandboxHandleMetadata { app_id: "ap-1".into(), ..Default::default() }),
-        ..Default::default()
-    };
-    assert_eq!(call(&workspace, format!("{CONTROL}SandboxTagsSetV2"), nested).await, Code::InvalidArgument);
+    // One level down: field 5 of a sandbox are its resources, which have no field 1.
+    let base = BaseImage { image_id: "im-1".into(), ..Default::default() };
+    let image = Image { base_images: vec![base], ..Default::default() };
+    let nested = ImageGetOrCreateRequest { image: Some(image), ..Default::default() };
+    assert_eq!(call(&workspace, format!("{CONTROL}SandboxCreateV2"), nested).await, Code::InvalidArgument);
     let what: Vec<String> = workspace.emulation.violations.all().into_iter().map(|violation| violation.what).collect();
     assert_eq!(what.len(), 3, "{what:?}");
     assert!(what[0].contains("no such method"), "{what:?}");
     assert!(what[1].contains("modal.client.AppGetOrCreateRequest: there is no field 6"), "{what:?}");
+    assert!(what[2].contains("there is no field 1 of modal.client.Resources"), "{what:?}");
 }
 
 #[tokio::test]
@@ -135,7 +135,11 @@ async fn sandboxes_that_cannot_be_are_refused() {
         request(&blocked_list),
         request(&limit_below_request),
     ] {
-        assert_eq!(code(workspace.try_create(asked.clone()).await.map(|made| made.id)), Code::InvalidArgument, "{asked:?}");
+        assert_eq!(
+            code(workspace.try_create(asked.clone()).await.map(|made| made.id)),
+            Code::InvalidArgument,
+            "{asked:?}"
+        );
     }
     let missing = request(&|sandbox| sandbox.image_id = "im-0000000000000000000000".into());
     assert_eq!(code(workspace.try_create(missing).await.map(|made| made.id)), Code::NotFound);
