@@ -274,8 +274,8 @@ with check("a main process has output and input, and its exit code is the sandbo
 
 with check("a sandbox ends when its time is over, and when it is idle"):
     short = modal.Sandbox.create("sleep", "60", app=app, image=plain, timeout=2)
-    idle = modal.Sandbox.create("sleep", "60", app=app, image=plain, idle_timeout=1)
-    same(run(idle, "sleep 2; echo busy"), (0, "busy\n", ""))
+    idle = modal.Sandbox.create("sleep", "60", app=app, image=plain, idle_timeout=4)
+    same(run(idle, "sleep 5; echo busy"), (0, "busy\n", ""))
     with raises(modal.exception.SandboxTimeoutError):
         short.wait()
     same(short.returncode, 124)
