@@ -112,8 +112,9 @@ impl Aws {
         let artifact = artifact.map_err(|unfit| Failure::plain(unfit.reason()))?;
         // It is closed by the container build; what the program writes comes after it.
         let built = Log::default();
-        let saved =
-            dockerfile::build(&self.emulation.machines, &artifact.dockerfile, &[artifact.context], &built).await;
+        let contexts = [artifact.context];
+        let given = dockerfile::Build { contexts: &contexts, ..dockerfile::Build::default() };
+        let saved = dockerfile::build(&self.emulation.machines, &artifact.dockerfile, given, &built).await;
         log.write(&built.text());
         let saved = saved.map_err(|_| Failure::plain(BUILD_FAILED))?;
         let checked = self.check(plan, &saved, log).await;

@@ -7,4 +7,5 @@ mod common;
 mod daytona;
 mod faults;
 mod machines;
+mod modal;
 mod vercel;
