@@ -3,6 +3,7 @@
 //! * [`evidence`] reads a run directory back, whatever happened to the run.
 //! * [`cleanup`] accounts for everything that the run created.
 //! * [`cost`] prices the sandboxes, from a dated rate card where the backend does not say.
+//! * [`csb`] writes a run as result files of code-sandbox-bench, and its figures by that harness's methods.
 //! * [`summary`] condenses the attempts into counts and percentiles.
 //! * [`derived`] rebuilds every file of a run directory that follows from its journal.
 //! * [`compare`] puts two runs or cells side by side.
@@ -14,6 +15,7 @@
 pub mod cleanup;
 pub mod compare;
 pub mod cost;
+pub mod csb;
 pub mod derived;
 pub mod evidence;
 pub mod files;

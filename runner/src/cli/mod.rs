@@ -6,6 +6,7 @@ mod compare;
 mod dataset;
 mod doctor;
 mod fixture;
+mod import;
 mod models;
 mod options;
 mod prewarm;
@@ -58,6 +59,10 @@ enum Command {
     Dataset(dataset::DatasetArgs),
     /// Show the result of runs again, from their evidence, and write their report.
     Report(report::ReportArgs),
+    /// Take in runs of code-sandbox-bench or Harbor, so that `report` and `compare` work on them.
+    Import(import::ImportArgs),
+    /// Write a run as result files of code-sandbox-bench.
+    Export(import::ExportArgs),
     /// Write what a solver did in an earlier run as a recording, to repeat it on any backend.
     Record(record::RecordArgs),
     /// Tell what changed between two runs, or two cells of a run.
@@ -90,6 +95,8 @@ pub fn main() -> ExitCode {
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
             Command::Report(args) => report::run(&args),
+            Command::Import(args) => import::import(&args),
+            Command::Export(args) => import::export(&args),
             Command::Record(args) => record::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Reap(args) => reap::run(args).await,
