@@ -9,6 +9,7 @@
 //! * [`compare`] puts two runs or cells side by side.
 //! * [`render`] shows a summary to a person.
 //! * [`report`] writes the HTML page and the Markdown pages of one or more runs.
+//! * [`triage`] looks for the causes of failures, and keeps what reference solutions came to.
 //! * [`stats`] holds the statistics, each by a named method.
 //! * [`schema`] holds the JSON Schemas of all evidence files.
 
@@ -27,6 +28,7 @@ pub mod report;
 pub mod schema;
 pub mod stats;
 pub mod summary;
+pub mod triage;
 
 #[cfg(test)]
 mod samples;

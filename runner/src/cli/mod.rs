@@ -15,6 +15,7 @@ mod record;
 mod report;
 mod run;
 mod table;
+mod triage;
 
 use std::process::ExitCode;
 
@@ -65,6 +66,8 @@ enum Command {
     Export(import::ExportArgs),
     /// Write what a solver did in an earlier run as a recording, to repeat it on any backend.
     Record(record::RecordArgs),
+    /// Tell why trials failed, across backends, and which tasks are not to be trusted.
+    Triage(triage::TriageArgs),
     /// Tell what changed between two runs, or two cells of a run.
     Compare(compare::CompareArgs),
     /// End what dead runs left behind at the backends.
@@ -98,6 +101,7 @@ pub fn main() -> ExitCode {
             Command::Import(args) => import::import(&args),
             Command::Export(args) => import::export(&args),
             Command::Record(args) => record::run(&args),
+            Command::Triage(args) => triage::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Reap(args) => reap::run(args).await,
             Command::Artifacts(args) => artifacts::run(args).await,
