@@ -70,7 +70,10 @@ pub enum TableError {
 pub fn write_csv(runs: &[PathBuf], to: impl Write) -> Result<(), TableError> {
     let columns = columns::all();
     let mut table = csv::Writer::from_writer(to);
-    let told = |error: csv::Error| TableError::Write(error.into());
+    let told = |error: csv::Error| match error.into_kind() {
+        csv::ErrorKind::Io(error) => TableError::Write(error),
+        other => TableError::Write(io::Error::other(format!("{other:?}"))),
+    };
     table.write_record(columns.iter().map(columns::Column::name)).map_err(told)?;
     for run in runs {
         for row in TrialRows::open(run)? {

@@ -7,7 +7,7 @@ use super::charts::{WIDTH, colour, frame};
 use crate::report::{CellView, Ramp, Report};
 
 const LEFT: f64 = 66.0;
-const RIGHT: f64 = WIDTH - 34.0;
+const RIGHT: f64 = WIDTH - 46.0;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = 200.0;
 

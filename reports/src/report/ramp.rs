@@ -37,11 +37,12 @@ fn ramp(mut launches: Vec<Launch>, first: i64, order: &[i64]) -> Ramp {
     launches.sort_unstable_by_key(|launch| (launch.start_us, launch.total_us));
     let since = |us: i64| us.saturating_sub(first) as f64;
     let end = |launch: &Launch| launch.start_us.saturating_add(i64::try_from(launch.total_us).unwrap_or(i64::MAX));
-    let mut ends: Vec<i64> = launches.iter().map(end).collect();
+    // What took no time was never running beside anything.
+    let lasting = || launches.iter().filter(|launch| launch.total_us > 0);
+    let mut ends: Vec<i64> = lasting().map(end).collect();
     ends.sort_unstable();
     let mut running: Vec<(f64, u32)> = Vec::new();
-    let (mut starts, mut ended) =
-        (launches.iter().map(|launch| launch.start_us).peekable(), ends.into_iter().peekable());
+    let (mut starts, mut ended) = (lasting().map(|launch| launch.start_us).peekable(), ends.into_iter().peekable());
     let (mut now, mut most) = (0_u32, 0_u32);
     // What ends at the moment at which another starts made room for it.
     while let Some(next_end) = ended.peek().copied() {
@@ -120,7 +121,7 @@ mod tests {
             let all: Vec<Launch> = launches.into_iter().map(|(start, total)| launch(start, total)).collect();
             let ramp = ramps(vec![all]).remove(0);
             prop_assert!(ramp.running.len() <= POINTS + 2 && ramp.ready.len() <= POINTS);
-            prop_assert_eq!(ramp.running.last().map(|point| point.1), Some(0));
+            prop_assert!(ramp.running.last().is_none_or(|point| point.1 == 0));
             if ramp.running.len() > POINTS {
                 prop_assert_eq!(ramp.running.iter().map(|point| point.1).max(), Some(ramp.most));
             }

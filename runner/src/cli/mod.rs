@@ -60,7 +60,7 @@ enum Command {
     Dataset(dataset::DatasetArgs),
     /// Show the result of runs again, from their evidence, and write their report.
     Report(report::ReportArgs),
-    /// Take in runs of code-sandbox-bench or Harbor, so that `report` and `compare` work on them.
+    /// Take in runs of code-sandbox-bench or Harbor.
     Import(import::ImportArgs),
     /// Write a run as result files of code-sandbox-bench.
     Export(import::ExportArgs),
