@@ -42,8 +42,12 @@ pub struct Manifest {
     pub binary_version: String,
     /// Source revision of the binary, when it was built from a checkout.
     pub binary_revision: Option<String>,
-    /// The machine that ran the harness.
-    pub host: Host,
+    /// The machine that ran the harness; none if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
+    /// Where the run comes from, if another program ran it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Imported>,
     /// The backends, as connected.
     pub backends: Vec<BackendInfo>,
     /// The data sets.
@@ -62,6 +66,35 @@ pub struct Manifest {
     /// Tasks that are not valid and were left out, with what is wrong.
     #[serde(default, skip_serializing_if = "Listing::is_empty")]
     pub left_out: Listing,
+}
+
+/// Of a run that another program ran: what it was made from. What such a program does not record stays unknown where the
+/// evidence has a word for that; start times of attempts, order, seed, concurrency and requests mean nothing in these runs
+/// unless [`Imported::timed`] says so of the times.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Imported {
+    /// The form of the files: `csb` (code-sandbox-bench), `harbor` (Harbor job directories).
+    pub from: String,
+    /// True if the start times of the attempts are known.
+    pub timed: bool,
+    /// The files, in the order in which their results became attempts.
+    pub files: Vec<ImportedFile>,
+}
+
+/// A file, or a directory of them, that a run was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportedFile {
+    /// Its name, without directories.
+    pub name: String,
+    /// Digest of its bytes; of a directory, over the digests of the files that were read, in their order.
+    pub digest: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+    /// How many attempts it became: in the journal, they follow those of the file before.
+    pub attempts: u64,
+    /// Where that is kept which it says of its run as a whole, relative to the run directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
 }
 
 /// How many there are, and the first of them in words.

@@ -45,13 +45,14 @@ pub(crate) fn manifest(conditions: &[Condition], tasks: u64) -> Manifest {
         started_at: start(),
         binary_version: "0.1.0".into(),
         binary_revision: None,
-        host: Host {
+        host: Some(Host {
             os: "Linux".into(),
             kernel: "6.1".into(),
             architecture: "x86_64".into(),
             cpus: 2,
             memory_mb: 4096,
-        },
+        }),
+        imported: None,
         backends: vec![backend("local"), backend("docker")],
         datasets: vec![DatasetRecord { name: "smoke".into(), digest: Digest::of(b"smoke"), tasks }],
         solver: "gold".into(),

@@ -7,6 +7,7 @@ use crate::cleanup::CleanupReport;
 use crate::compare::Comparison;
 use crate::derived::TrialRow;
 use crate::summary::Summary;
+use crate::triage::{Baseline, Triage};
 
 /// Every schema with the name of the evidence it describes, such as `manifest`. Draft 2020-12.
 #[must_use]
@@ -19,6 +20,8 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("comparison", schema::<Comparison>()),
         ("cleanup", schema::<CleanupReport>()),
         ("summary", schema::<Summary>()),
+        ("triage", schema::<Triage>()),
+        ("baseline", schema::<Baseline>()),
     ]
 }
 

@@ -4,6 +4,7 @@
 //! * `warm`, `dispatch`, `trial`: running it;
 //! * `fixture`: a small benchmark of execution itself, beside all this;
 //! * `solver`, `agent`, `recording`: what does the tasks;
+//! * `import`: runs of other programs as runs of ours;
 //! * `journal`, `outputs`: what is written down;
 //! * `progress`: what a person sees meanwhile.
 
@@ -19,6 +20,7 @@ mod exit;
 mod fixture;
 mod hard;
 mod host;
+mod import;
 mod interrupt;
 pub mod journal;
 pub mod outputs;

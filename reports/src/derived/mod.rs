@@ -6,6 +6,7 @@
 
 mod columns;
 mod parquet;
+mod rows;
 
 #[cfg(test)]
 mod tests;
@@ -21,9 +22,11 @@ use crate::cleanup::{CleanupReport, Ledger};
 use crate::cost::{Cost, RateCard, price};
 use crate::evidence::{Entry, EvidenceError, Run};
 use crate::files::{Replacement, replace_json};
-use crate::summary::{Summary, SummaryBuilder};
+use crate::summary::{Builds, Summary, SummaryBuilder};
 
 use self::parquet::TrialsParquet;
+
+pub use self::rows::{TableError, TrialRows, write_csv, write_parquet};
 
 /// One [`TrialRow`] per line, in the order in which the attempts ended.
 pub const TRIALS: &str = "trials.jsonl";
@@ -58,10 +61,15 @@ pub fn write_derived(run_dir: &Path, rates: &RateCard) -> Result<Summary, Eviden
     let mut ledger = Ledger::default();
     let mut summary = SummaryBuilder::new(run.manifest.clone(), rates.clone());
     let mut trials = Replacement::new(&run_dir.join(TRIALS)).map_err(in_file(TRIALS))?;
-    let mut columns = TrialsParquet::new(&run_dir.join(TRIALS_PARQUET)).map_err(in_file(TRIALS_PARQUET))?;
+    let columns = Replacement::new(&run_dir.join(TRIALS_PARQUET)).and_then(TrialsParquet::new);
+    let mut columns = columns.map_err(in_file(TRIALS_PARQUET))?;
+    let mut builds = Builds::default();
     for entry in run.journal()? {
         let event = match entry? {
-            Entry::Known(line) => line.event,
+            Entry::Known(line) => {
+                builds.record(&line);
+                line.event
+            }
             Entry::Unknown { event, .. } => {
                 summary.unknown(&event);
                 continue;
@@ -81,9 +89,10 @@ pub fn write_derived(run_dir: &Path, rates: &RateCard) -> Result<Summary, Eviden
         run: run.manifest.run.clone(),
         entries: ledger.into_entries(),
     };
+    summary.artifacts(builds.finish());
     let summary = summary.finish(&cleanup.entries);
     trials.commit().map_err(in_file(TRIALS))?;
-    columns.commit().map_err(in_file(TRIALS_PARQUET))?;
+    columns.finish().and_then(Replacement::commit).map_err(in_file(TRIALS_PARQUET))?;
     replace_json(&run_dir.join(CLEANUP), &cleanup).map_err(in_file(CLEANUP))?;
     replace_json(&run_dir.join(SUMMARY), &summary).map_err(in_file(SUMMARY))?;
     Ok(summary)

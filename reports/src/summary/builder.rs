@@ -13,7 +13,8 @@ use sandbox_bench_core::{CacheUse, Condition, ConditionProof, Decision, FailureC
 use super::agents::{self, AgentFigures, ReplayFigures};
 use super::times::TaskTimes;
 use super::{
-    CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, RatesUsed, Summary, TotalTimes, Trials, times,
+    AllTimes, ArtifactBuild, CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, RatesUsed, Summary,
+    TotalTimes, Trials, times,
 };
 use crate::cost::{CostTally, RateCard, price};
 use crate::percentile::Durations;
@@ -33,6 +34,7 @@ pub struct SummaryBuilder {
     interrupted: bool,
     unknown_events: BTreeMap<String, u64>,
     disagreements: Listing,
+    artifacts: Vec<ArtifactBuild>,
     manifest: Manifest,
     rates: RateCard,
 }
@@ -99,6 +101,7 @@ impl SummaryBuilder {
             interrupted: false,
             unknown_events: BTreeMap::new(),
             disagreements: Listing::default(),
+            artifacts: Vec::new(),
             manifest,
             rates,
         }
@@ -113,6 +116,11 @@ impl SummaryBuilder {
             Event::AttemptFinished { attempt } => self.attempt(attempt),
             _ => {}
         }
+    }
+
+    /// Takes in what was learnt of the run's warm artifacts.
+    pub fn artifacts(&mut self, artifacts: Vec<ArtifactBuild>) {
+        self.artifacts = artifacts;
     }
 
     /// Takes note of a line that this program does not understand.
@@ -196,6 +204,7 @@ impl SummaryBuilder {
             rates: RatesUsed::of(&self.rates),
             ranking,
             cells: self.cells.into_iter().map(|cell| cell.finish(planned)).collect(),
+            artifacts: self.artifacts,
             unknown_events: self.unknown_events,
         }
     }
@@ -359,6 +368,7 @@ impl CellBuilder {
             .filter(|times| times.completed.is_some() || times.failed.is_some())
             .collect();
         let trials = Trials { planned, ..self.trials };
+        let all = AllTimes::of(self.accepted.iter().chain(&self.rejected).chain(&self.failed).copied());
         Cell {
             backend: self.backend,
             condition: self.condition,
@@ -377,6 +387,7 @@ impl CellBuilder {
                 accepted: Durations::of(self.accepted),
                 rejected: Durations::of(self.rejected),
                 failed: Durations::of(self.failed),
+                all,
             },
             first_create_us: self.first_create.map(|(_, create)| create),
             proof: self.proof,

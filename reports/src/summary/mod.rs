@@ -17,6 +17,7 @@
 
 mod agents;
 mod builder;
+mod builds;
 mod times;
 
 #[cfg(test)]
@@ -32,11 +33,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::cost::{CellCost, RateCard};
 use crate::percentile::Durations;
-use crate::stats::{Bootstrap, Interval, Unit};
+use crate::stats::{Bootstrap, Interval, Method, Unit, quantile};
 
 pub use agents::{AgentFigures, PassAt, ReplayFigures};
 pub use builder::SummaryBuilder;
 pub(crate) use builder::{End, hash};
+pub use builds::{ArtifactBuild, Builds};
 pub use times::Watched;
 pub(crate) use times::unfinished;
 
@@ -75,6 +77,9 @@ pub struct Summary {
     pub ranking: Option<Ranking>,
     /// Figures by backend, condition, model and variant, in the order of the manifest.
     pub cells: Vec<Cell>,
+    /// The warm artifacts that the run made or found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<ArtifactBuild>,
     /// Journal lines that this program did not understand, by event: they are of a newer minor schema version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_events: BTreeMap<String, u64>,
@@ -255,7 +260,7 @@ pub struct PhaseTimes {
 }
 
 /// Times of whole attempts, by their end.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TotalTimes {
     /// Of accepted attempts.
     pub accepted: Option<Durations>,
@@ -263,6 +268,43 @@ pub struct TotalTimes {
     pub rejected: Option<Durations>,
     /// Of attempts that came to no verdict: censored values.
     pub failed: Option<Durations>,
+    /// Of all attempts that ran, whatever became of them: what was waited for, and no measure of speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all: Option<AllTimes>,
+}
+
+/// What is told of the times of all attempts together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AllTimes {
+    /// Number of attempts.
+    pub n: u64,
+    /// Their sum in microseconds.
+    pub sum_us: u64,
+    /// Their mean in microseconds.
+    pub mean_us: f64,
+    /// Their median in microseconds.
+    pub p50_us: f64,
+    /// Their 95th percentile by nearest rank, in microseconds: a value that occurred.
+    pub p95_nearest_us: u64,
+}
+
+impl AllTimes {
+    /// The figures of these values in microseconds; none of no values.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = u64>) -> Option<Self> {
+        let mut values: Vec<u64> = values.into_iter().collect();
+        values.sort_unstable();
+        let sum_us = values.iter().copied().fold(0, u64::saturating_add);
+        let sorted: Vec<f64> = values.iter().map(|us| *us as f64).collect();
+        let at = |p, method| quantile(&sorted, p, method);
+        Some(Self {
+            n: values.len() as u64,
+            sum_us,
+            mean_us: sum_us as f64 / values.len() as f64,
+            p50_us: at(0.5, Method::R7)?,
+            p95_nearest_us: at(0.95, Method::NearestRank)? as u64,
+        })
+    }
 }
 
 /// Whether the declared condition held, by attempt that has a proof.

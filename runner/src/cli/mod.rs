@@ -7,6 +7,7 @@ mod dataset;
 mod doctor;
 mod estimate;
 mod fixture;
+mod import;
 mod models;
 mod options;
 mod prewarm;
@@ -15,6 +16,7 @@ mod record;
 mod report;
 mod run;
 mod table;
+mod triage;
 
 use std::process::ExitCode;
 
@@ -59,8 +61,14 @@ enum Command {
     Dataset(dataset::DatasetArgs),
     /// Show the result of runs again, from their evidence, and write their report.
     Report(report::ReportArgs),
+    /// Take in runs of code-sandbox-bench or Harbor.
+    Import(import::ImportArgs),
+    /// Write a run as result files of code-sandbox-bench.
+    Export(import::ExportArgs),
     /// Write what a solver did in an earlier run as a recording, to repeat it on any backend.
     Record(record::RecordArgs),
+    /// Tell why trials failed, across backends, and which tasks are not to be trusted.
+    Triage(triage::TriageArgs),
     /// Tell what changed between two runs, or two cells of a run.
     Compare(compare::CompareArgs),
     /// End what dead runs left behind at the backends.
@@ -91,7 +99,10 @@ pub fn main() -> ExitCode {
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
             Command::Report(args) => report::run(&args),
+            Command::Import(args) => import::import(&args),
+            Command::Export(args) => import::export(&args),
             Command::Record(args) => record::run(&args),
+            Command::Triage(args) => triage::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Reap(args) => reap::run(args).await,
             Command::Artifacts(args) => artifacts::run(args).await,
