@@ -52,7 +52,7 @@ pub(crate) async fn run(
     let reading = winding_up(call, call.remaining() + MARGIN);
     let output = match &spooled {
         None => Output::Live(Live::new(router, &reading, &exec)),
-        Some(dir) => Output::Spool(Spool::new(router, &reading, &exec, dir)),
+        Some(dir) => Output::Spool(Box::new(Spool::new(router, &reading, &exec, dir))),
     };
     let command = Command { router, call, exec: &exec, mark };
     let done = Session::new(command, Streams::new(&frame, spec.output_limit, sink), output).complete(spec).await;

@@ -34,7 +34,7 @@ pub(crate) enum Output<'a> {
     /// As the router streams it.
     Live(Live<'a>),
     /// As it stands in files.
-    Spool(Spool<'a>),
+    Spool(Box<Spool<'a>>),
 }
 
 impl Output<'_> {
