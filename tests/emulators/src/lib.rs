@@ -25,6 +25,7 @@ pub mod daytona;
 pub mod dockerfile;
 pub mod faults;
 pub mod machine;
+pub mod modal;
 pub mod polyaxon;
 pub mod template;
 pub mod vercel;

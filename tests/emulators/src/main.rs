@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use sandbox_bench_emulators::cli::{self, Options};
 use sandbox_bench_emulators::daytona::{self, DaytonaOptions, Permission, Quota};
+use sandbox_bench_emulators::modal::{self, ModalOptions};
 use sandbox_bench_emulators::polyaxon::{self, PolyaxonOptions};
 use sandbox_bench_emulators::vercel::{self, ImageState, Limits, VercelOptions};
 
@@ -20,6 +21,8 @@ struct Arguments {
 enum Vendor {
     /// Daytona, platform generation v0
     Daytona(Daytona),
+    /// Modal Sandboxes (V2): control plane and task command router
+    Modal(Modal),
     /// Polyaxon: the sandbox gateway, over an API in memory or a real server
     Polyaxon(Polyaxon),
     /// Vercel Sandbox, API v3 and v2
@@ -45,6 +48,24 @@ struct Daytona {
     /// Milliseconds that a minute of the API's intervals takes
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
     minute: u64,
+}
+
+#[derive(Args)]
+struct Modal {
+    #[command(flatten)]
+    options: Options,
+    /// Id of the token that is accepted
+    #[arg(long, default_value = "ak-emulator")]
+    token_id: String,
+    /// Secret of the token that is accepted
+    #[arg(long, default_value = "as-emulator")]
+    token_secret: String,
+    /// Sandboxes at one time
+    #[arg(long, value_name = "COUNT", default_value_t = ModalOptions::default().concurrent_sandboxes)]
+    concurrent: usize,
+    /// Seconds that a token for the task command router is valid
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    router_token_life: u64,
 }
 
 #[derive(Args)]
@@ -104,6 +125,7 @@ fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.vendor {
         Vendor::Daytona(daytona) => serve_daytona(daytona).await,
+        Vendor::Modal(modal) => serve_modal(modal).await,
         Vendor::Polyaxon(polyaxon) => serve_polyaxon(polyaxon).await,
         Vendor::Vercel(vercel) => serve_vercel(vercel).await,
     }
@@ -126,6 +148,26 @@ async fn serve_daytona(arguments: Daytona) -> anyhow::Result<()> {
     let listener = arguments.options.listener().await?;
     let server = daytona::start(listener, emulation, options);
     let variables = [("DAYTONA_API_URL", format!("{}/api", server.base_url())), ("DAYTONA_API_KEY", arguments.api_key)];
+    cli::serve(server, &variables).await
+}
+
+async fn serve_modal(arguments: Modal) -> anyhow::Result<()> {
+    let settings = ModalOptions {
+        token_id: arguments.token_id.clone(),
+        token_secret: arguments.token_secret.clone(),
+        concurrent_sandboxes: arguments.concurrent,
+        router_token_life: Duration::from_secs(arguments.router_token_life),
+        ..ModalOptions::default()
+    };
+    let (listener, emulation) = (arguments.options.listener().await?, arguments.options.emulation().await?);
+    let server = modal::start(listener, emulation, settings);
+    let variables = [
+        ("MODAL_SERVER_URL", server.base_url().to_owned()),
+        ("MODAL_TOKEN_ID", arguments.token_id),
+        ("MODAL_TOKEN_SECRET", arguments.token_secret),
+        // No profile of the user may interfere.
+        ("MODAL_CONFIG_PATH", "/dev/null".to_owned()),
+    ];
     cli::serve(server, &variables).await
 }
 

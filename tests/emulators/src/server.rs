@@ -1,4 +1,4 @@
-//! Serves a vendor's router on a port of its own.
+//! Serves a vendor's router on a port of its own: HTTP/1.1, and HTTP/2 to clients that begin with it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,6 +13,7 @@ use axum::http::{Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -129,17 +130,31 @@ async fn accept(listener: TcpListener, site: Site) {
         while connections.try_join_next().is_some() {}
         let _ = stream.set_nodelay(true);
         let breakage = Breakage::default();
+        let closed = breakage.closed();
+        let streams = Streams(Arc::clone(&site.emulation));
         let io = TokioIo::new(Wire::new(stream, breakage.clone()));
         let site = site.clone();
         let service = service_fn(move |request| answer(site.clone(), breakage.clone(), request));
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(IDLE_LIMIT)
-            .serve_connection(io, service);
         connections.spawn(async move {
-            // A client that goes away is nobody's error.
-            let _ = connection.with_upgrades().await;
+            let mut builder = auto::Builder::new(streams);
+            builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_LIMIT);
+            builder.http2().timer(TokioTimer::new());
+            tokio::select! {
+                // A client that goes away is nobody's error.
+                _ = builder.serve_connection_with_upgrades(io, service) => {}
+                () = closed.cancelled() => {}
+            }
         });
+    }
+}
+
+/// Starts what answers the requests of an HTTP/2 connection.
+#[derive(Clone)]
+struct Streams(Arc<Emulation>);
+
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        self.0.tasks.spawn(stream);
     }
 }
 
@@ -176,6 +191,7 @@ async fn afflicted(
             Effect::Answer { status, headers, body } => return Ok(scripted(status, &headers, body)),
             Effect::Reset => {
                 breakage.reset_at_close();
+                breakage.close();
                 return Err(Dropped);
             }
             Effect::LoseResponse => lose = true,
@@ -185,7 +201,10 @@ async fn afflicted(
     }
     let response = infallible(vendor.oneshot(request).await);
     match ending {
-        _ if lose => Err(Dropped),
+        _ if lose => {
+            breakage.close();
+            Err(Dropped)
+        }
         Some((after, how)) => Ok(shortened(response, breakage, after, how)),
         None => Ok(response),
     }
@@ -203,7 +222,8 @@ fn shortened(response: Response<Body>, breakage: &Breakage, after: u64, ending: 
     if ending == Ending::Clean {
         head.headers.remove(header::CONTENT_LENGTH);
     }
-    Response::from_parts(head, cut(body, after, ending == Ending::Clean))
+    let broken = (ending != Ending::Clean).then(|| breakage.clone());
+    Response::from_parts(head, cut(body, after, broken))
 }
 
 /// The script was checked when it was set.

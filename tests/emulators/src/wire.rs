@@ -8,10 +8,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
 
 /// How a connection is to break; shared between the connection and the requests on it.
 #[derive(Clone, Default)]
-pub(crate) struct Breakage(Arc<Mutex<Plan>>);
+pub(crate) struct Breakage {
+    plan: Arc<Mutex<Plan>>,
+    closed: CancellationToken,
+}
 
 #[derive(Default)]
 struct Plan {
@@ -27,6 +31,16 @@ struct Cut {
 }
 
 impl Breakage {
+    /// The connection closes now, with every request on it.
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// Cancelled when the connection is to close.
+    pub(crate) fn closed(&self) -> CancellationToken {
+        self.closed.clone()
+    }
+
     /// When the connection closes, it closes with RST.
     pub(crate) fn reset_at_close(&self) {
         self.lock().reset = true;
@@ -39,7 +53,7 @@ impl Breakage {
     }
 
     fn lock(&self) -> MutexGuard<'_, Plan> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many of `wanted` bytes may go out now.

@@ -61,7 +61,8 @@ impl Daytona {
                 let context = self.storage.context(self.organization_id(), hash);
                 contexts.push(context.ok_or_else(|| format!("build context {hash} was not uploaded"))?);
             }
-            let built = dockerfile::build(&self.emulation.machines, &info.dockerfile_content, &contexts, log).await;
+            let given = dockerfile::Build { contexts: &contexts, ..dockerfile::Build::default() };
+            let built = dockerfile::build(&self.emulation.machines, &info.dockerfile_content, given, log).await;
             built.map_err(|error| error.to_string())
         };
         let result = cell.get_or_try_init(build).await.cloned();

@@ -34,13 +34,25 @@ pub enum BuildError {
     },
 }
 
-/// Builds an image from a Dockerfile and the tar files of its context. The log is closed at the end; machines used are
-/// gone then.
+/// What a build is given beside its Dockerfile.
+#[derive(Default)]
+pub struct Build<'a> {
+    /// Tar files of its context.
+    pub contexts: &'a [Vec<u8>],
+    /// What names stand for in `FROM` that are no image references.
+    pub bases: BTreeMap<String, Source>,
+    /// Values for `ARG`s.
+    pub arguments: BTreeMap<String, String>,
+    /// Variables of every `RUN` that do not become part of the image.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// Builds an image from a Dockerfile. The log is closed at the end; machines used are gone then.
 ///
 /// # Errors
 /// The first instruction that cannot be parsed, or that fails.
-pub async fn build(machines: &Machines, text: &str, contexts: &[Vec<u8>], log: &Log) -> Result<Arc<Saved>, BuildError> {
-    let mut build = Build { machines, contexts, log, stages: Vec::new(), global: BTreeMap::new() };
+pub async fn build(machines: &Machines, text: &str, given: Build<'_>, log: &Log) -> Result<Arc<Saved>, BuildError> {
+    let mut build = Replay { machines, given, log, stages: Vec::new(), global: BTreeMap::new() };
     let result = build.run(text).await;
     if let Err(error) = &result {
         log.line(&format!("ERROR: {error}"));
@@ -53,9 +65,9 @@ pub async fn build(machines: &Machines, text: &str, contexts: &[Vec<u8>], log: &
     result
 }
 
-struct Build<'a> {
+struct Replay<'a> {
     machines: &'a Machines,
-    contexts: &'a [Vec<u8>],
+    given: Build<'a>,
     log: &'a Log,
     stages: Vec<Stage>,
     /// `ARG`s before the first `FROM`.
@@ -83,7 +95,7 @@ impl Stage {
 
 type StepResult<T = ()> = Result<T, String>;
 
-impl Build<'_> {
+impl Replay<'_> {
     async fn run(&mut self, text: &str) -> Result<Arc<Saved>, BuildError> {
         let steps = Dockerfile::parse(text)?.steps;
         let count = steps.len();
@@ -104,7 +116,8 @@ impl Build<'_> {
         match instruction {
             Instruction::From { image, name } => return self.from(&expand(image, &self.global), name).await,
             Instruction::Arg(name, value) if self.stages.is_empty() => {
-                self.global.insert(name.clone(), value.clone().unwrap_or_default());
+                let value = self.given.arguments.get(name).or(value.as_ref());
+                self.global.insert(name.clone(), value.cloned().unwrap_or_default());
                 return Ok(());
             }
             _ => {}
@@ -112,7 +125,9 @@ impl Build<'_> {
         let Some(stage) = self.stages.last_mut() else { return Err("no build stage".into()) };
         match instruction {
             Instruction::Arg(name, value) => {
-                let value = value.as_ref().map(|value| stage.expand(value)).or_else(|| self.global.get(name).cloned());
+                let given = self.given.arguments.get(name).cloned();
+                let value = given.or_else(|| value.as_ref().map(|value| stage.expand(value)));
+                let value = value.or_else(|| self.global.get(name).cloned());
                 stage.arguments.insert(name.clone(), value.unwrap_or_default());
             }
             Instruction::Env(pairs) => {
@@ -129,7 +144,7 @@ impl Build<'_> {
                 stage.machine.change_facts(|facts| facts.user = Some(user));
             }
             Instruction::Shell(shell) => stage.shell.clone_from(shell),
-            Instruction::Run(run) => execute(stage, run, self.log).await?,
+            Instruction::Run(run) => execute(stage, run, &self.given.variables, self.log).await?,
             Instruction::Copy { .. } => self.copy(instruction).await?,
             Instruction::From { .. } | Instruction::Other(_) => {}
         }
@@ -140,17 +155,17 @@ impl Build<'_> {
         let earlier = self.stages.iter().find(|stage| stage.name.as_deref() == Some(image));
         let source = match earlier {
             Some(stage) => Source::Saved(self.machines.save(&stage.machine).await.map_err(|error| error.to_string())?),
-            None => Source::Image(image.to_owned()),
+            None => self.given.bases.get(image).cloned().unwrap_or_else(|| Source::Image(image.to_owned())),
         };
         let created = self.machines.create(MachineSpec::new(source.clone())).await;
-        if let Source::Saved(saved) = &source {
+        if let (Source::Saved(saved), Some(_)) = (&source, earlier) {
             self.machines.delete_saved(saved).await.map_err(|error| error.to_string())?;
         }
         let machine = created.map_err(|error| match error {
             MachineError::NoImage(image) => format!("failed to resolve source metadata for {image}: not found"),
             error => error.to_string(),
         })?;
-        for context in self.contexts {
+        for context in self.given.contexts {
             machine.write_tar(CONTEXT, None, context.as_slice()).await.map_err(|error| error.to_string())?;
         }
         let shell = vec!["/bin/sh".into(), "-c".into()];
@@ -232,14 +247,14 @@ for source; do
 done
 "#;
 
-async fn execute(stage: &Stage, run: &Run, log: &Log) -> StepResult {
+async fn execute(stage: &Stage, run: &Run, variables: &BTreeMap<String, String>, log: &Log) -> StepResult {
     let argv = match run {
         Run::Shell(script) => stage.shell.iter().cloned().chain([script.clone()]).collect(),
         Run::Exec(argv) => argv.clone(),
     };
     let mut command = Command { timeout: Some(STEP_LIMIT), keep_background: false, ..stage.machine.command(argv) };
     command.cwd = Some(stage.workdir());
-    for (name, value) in &stage.arguments {
+    for (name, value) in variables.iter().chain(&stage.arguments) {
         command.env.entry(name.clone()).or_insert_with(|| value.clone());
     }
     let mut running = stage.machine.start(command).map_err(|error| error.to_string())?;

@@ -6,5 +6,5 @@ mod words;
 
 pub use crate::log::Log as BuildLog;
 
-pub use self::build::{BuildError, build};
+pub use self::build::{Build, BuildError, build};
 pub use self::parse::{Dockerfile, Instruction, ParseError, Run, Step};

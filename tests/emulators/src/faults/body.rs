@@ -7,17 +7,18 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 
+use crate::wire::Breakage;
+
 /// From the last byte to the break: a reset overtakes bytes that the client has not read yet.
 const ARRIVAL: Duration = Duration::from_millis(50);
 
-/// The first `after` bytes of a body; then its end, or an error, at which the server drops the connection.
-pub(crate) fn cut(body: Body, after: u64, clean: bool) -> Body {
+/// The first `after` bytes of a body; then its end, or the break of its connection.
+pub(crate) fn cut(body: Body, after: u64, broken: Option<Breakage>) -> Body {
     let kept = head(body.into_data_stream().map(|part| part.map_err(io::Error::other)), after);
-    if clean {
-        return Body::from_stream(kept);
-    }
-    let broken = stream::once(async {
+    let Some(breakage) = broken else { return Body::from_stream(kept) };
+    let broken = stream::once(async move {
         tokio::time::sleep(ARRIVAL).await;
+        breakage.close();
         Err(io::Error::from(io::ErrorKind::ConnectionAborted))
     });
     Body::from_stream(kept.chain(broken))

@@ -70,6 +70,13 @@ pub struct Saved {
     pub size: u64,
 }
 
+impl Saved {
+    /// Where commands of machines made from it run.
+    pub fn workdir(&self) -> Option<String> {
+        self.facts.workdir.clone()
+    }
+}
+
 /// All machines of one emulator.
 pub struct Machines {
     engine: Engine,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use sandbox_bench_emulators::dockerfile::{BuildLog, build};
+use sandbox_bench_emulators::dockerfile::{Build, BuildLog, build};
 use sandbox_bench_emulators::machine::{Command, End, Machine, MachineError, MachineSpec, Source};
 
 fn image(name: &str) -> MachineSpec {
@@ -79,6 +79,10 @@ fn context(files: &[(&str, &str)]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
+fn given(contexts: &[Vec<u8>]) -> Build<'_> {
+    Build { contexts, ..Build::default() }
+}
+
 #[tokio::test]
 async fn a_dockerfile_is_built_by_executing_it() {
     let machines = crate::common::machines().await;
@@ -104,7 +108,7 @@ EOF
 "#;
     let files = [("dir/x/y", "y"), ("dir/z", "z"), ("a.txt", "a"), ("b.txt", "b")];
     let log = Arc::new(BuildLog::default());
-    let saved = build(&machines, text, &[context(&files)], &log).await.unwrap();
+    let saved = build(&machines, text, given(&[context(&files)]), &log).await.unwrap();
     assert!(machines.alive().is_empty(), "stages are gone");
     let machine = machines.create(MachineSpec::new(Source::Saved(saved))).await.unwrap();
     let expected = "hello world world\nsecond\nthird\nyzaba 755 made\n/w hello world\n";
@@ -130,7 +134,7 @@ async fn failing_builds_name_the_line_and_leave_nothing() {
     ];
     for (text, part) in cases {
         let log = BuildLog::default();
-        let error = build(&machines, text, &[context(&[("a", "a")])], &log).await.unwrap_err().to_string();
+        let error = build(&machines, text, given(&[context(&[("a", "a")])]), &log).await.unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
         assert!(String::from_utf8(log.text()).unwrap().contains(part));
         assert!(machines.alive().is_empty());

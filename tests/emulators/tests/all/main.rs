@@ -6,4 +6,5 @@ mod common;
 mod daytona;
 mod faults;
 mod machines;
+mod modal;
 mod vercel;

@@ -1,0 +1,1 @@
+//! The Modal emulator over its wire.
