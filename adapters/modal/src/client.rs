@@ -287,6 +287,8 @@ impl Client {
             image_id: image.to_owned(),
             timeout: seconds,
             last_entry_id: last.to_owned(),
+            // It may end before it is asked for.
+            include_logs_for_finished: true,
         };
         let send = |mut grpc: Grpc, request| async move { grpc.image_join_streaming(request).await };
         self.said(call, &format!("build of image {image}"), message, send).await

@@ -370,10 +370,7 @@ async fn a_lost_answer_to_a_snapshot_makes_nothing_twice(bench: Bench) -> Check 
 
 async fn a_snapshot_without_a_name_is_taken_back(bench: Bench) -> Check {
     let made = bench.create(&bench.spec()).await?;
-    bench.faults([
-        control("ImagePublish", flag("status", 7)),
-        control("ImageDelete", Effect::Delay { ms: 0 }),
-    ])?;
+    bench.faults([control("ImagePublish", flag("status", 7)), control("ImageDelete", Effect::Delay { ms: 0 })])?;
     let spec = SnapshotSpec { tag: bench.tag(), fingerprint: Digest::of(b"x"), keep_for: None };
     kind("snapshot", made.sandbox.snapshot(&bench.call(), &spec).await, "credentials")?;
     same("images named and deleted", bench.server.emulation().faults.matched(), vec![1, 1])?;

@@ -232,6 +232,8 @@ pub struct ImageJoinStreamingRequest {
     pub timeout: f32,
     #[prost(string, tag = "3")]
     pub last_entry_id: ::prost::alloc::string::String,
+    #[prost(bool, tag = "4")]
+    pub include_logs_for_finished: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ImageJoinStreamingResponse {
