@@ -207,6 +207,8 @@ await check("a terminated sandbox is gone", async () => {
 });
 
 modal.close();
-assert.deepEqual((await admin("GET", "state")).machines, []);
+for (const until = Date.now() + 20_000; (await admin("GET", "state")).machines.length > 0; ) {
+  assert.ok(Date.now() < until, "a sandbox that has ended still has a machine");
+}
 assert.deepEqual(await admin("GET", "violations"), []);
 console.log(`${checks} checks passed, no violations`);

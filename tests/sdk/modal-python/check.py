@@ -290,11 +290,6 @@ with check("a readiness probe is waited for"):
     same(run(sandbox, "test -e /tmp/ready")[0], 0)
     drop(sandbox)
 
-with check("no network is no network"):
-    sandbox = modal.Sandbox.create(app=app, image=plain, block_network=True)
-    same(run(sandbox, "cat /proc/net/dev | grep -c :")[1].strip(), "1")
-    drop(sandbox)
-
 with check("throttling is waited for, but exhaustion is final"):
     script(fault(f"{CONTROL}SandboxCreateV2", "throttle", 300, times=2))
     begun = time.monotonic()
@@ -361,7 +356,10 @@ with check("values that the vendor refuses are refused"):
     with raises(InvalidError):
         modal.Sandbox.create(app=app, image=plain, timeout=100_000)
 
-same(admin("GET", "state")["machines"], [])
+until = time.monotonic() + 20
+while admin("GET", "state")["machines"]:
+    assert time.monotonic() < until, "a sandbox that has ended still has a machine"
+    time.sleep(0.05)
 violations = admin("GET", "violations")
 same(violations, [])
 print(f"{checks} checks passed, no violations")

@@ -79,7 +79,9 @@ impl Modal {
                 world.secrets.insert(id.clone(), variables);
                 id
             }
-            (_, ObjectCreationType::CreateIfMissing | ObjectCreationType::CreateOverwriteIfExists) if is_name(&name) => {
+            (_, ObjectCreationType::CreateIfMissing | ObjectCreationType::CreateOverwriteIfExists)
+                if is_name(&name) =>
+            {
                 let id = new_id("st");
                 world.secrets.insert(id.clone(), variables);
                 world.secret_names.insert(name.clone(), id.clone());

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Modal;
 use super::account::Variables;
 use super::images::{Content, Image, State};
+use super::lifetime::scripted_end;
 use super::mounts::ContextFile;
 use super::proto::client::generic_result::GenericStatus;
 use crate::Flags;
@@ -62,7 +63,7 @@ impl Modal {
         let state = match flags.value("build-fails") {
             Some(status) => {
                 image.log.line("Failed by the fault script");
-                State::Failed(failure(status), "Failed by the fault script.".to_owned())
+                State::Failed(scripted_end(status, GenericStatus::Failure), "Failed by the fault script.".to_owned())
             }
             None => match self.execute(image, recipe).await {
                 Ok(content) => State::Built(content),
@@ -91,10 +92,4 @@ impl Modal {
         let saved = dockerfile::build(&self.emulation.machines, &recipe.dockerfile, build, &image.log).await;
         saved.map(Content::Saved).map_err(|error| format!("Image build failed: {error}"))
     }
-}
-
-/// The status that a fault script names; failure if it names none.
-fn failure(status: u64) -> GenericStatus {
-    let named = i32::try_from(status).ok().and_then(|status| GenericStatus::try_from(status).ok());
-    named.filter(|status| *status != GenericStatus::Unspecified).unwrap_or(GenericStatus::Failure)
 }

@@ -196,7 +196,7 @@ impl ModalClient for Control {
         &self,
         request: Request<SandboxGetFromNameRequest>,
     ) -> Answer<SandboxGetFromNameResponse> {
-        self.0.from_name(request.get_ref()).map(Response::new)
+        self.0.named(request.get_ref()).map(Response::new)
     }
 
     /// There are no V1 sandboxes; the Python client asks when there is no V2 one.

@@ -9,6 +9,7 @@ use tonic::Status;
 
 use super::gate::Caller;
 use super::ids::{is_name, timestamp, ulid};
+use super::lifetime::Start;
 use super::proto::client::network_access::NetworkAccessType;
 use super::proto::client::{
     CommandRouterAccess, Sandbox as Definition, SandboxCreateV2Request, SandboxCreateV2Response, SandboxTag,
@@ -45,12 +46,14 @@ impl Modal {
         let source = self.image(&definition.image_id)?.content()?.source();
         let variables = self.variables(&definition.secret_ids, secret_sources)?;
         let tags = tag_map(tags)?;
-        let spec = MachineSpec { limits: limits(&definition), offline: offline(&definition), ..MachineSpec::new(source) };
+        let spec =
+            MachineSpec { limits: limits(&definition), offline: offline(&definition), ..MachineSpec::new(source) };
         let sandbox = {
             let mut world = self.world();
             let running = |sandbox: &&Arc<Sandbox>| sandbox.result().is_none();
             let rivals = world.sandboxes.iter().filter(running).filter(|sandbox| sandbox.app_id == app_id);
-            let named = |sandbox: &Arc<Sandbox>| definition.name.is_some() && sandbox.definition.name == definition.name;
+            let named =
+                |sandbox: &Arc<Sandbox>| definition.name.is_some() && sandbox.definition.name == definition.name;
             if rivals.clone().any(named) {
                 let name = definition.name.unwrap_or_default();
                 return Err(Status::already_exists(format!("A running sandbox {name:?} exists in this app")));
@@ -73,8 +76,7 @@ impl Modal {
             world.creations.extend(key.map(|key| (key, sandbox.id.clone())));
             sandbox
         };
-        let delay = Duration::from_millis(flags.value("slow-start").unwrap_or_default());
-        self.emulation.tasks.spawn(Arc::clone(self).live(Arc::clone(&sandbox), spec, delay));
+        self.emulation.tasks.spawn(Arc::clone(self).live(Arc::clone(&sandbox), spec, Start::of(flags)));
         Ok(self.created(&sandbox, caller, flags))
     }
 

@@ -51,7 +51,11 @@ impl Ask {
         let [argument] = arguments else { return Err(violation(format!("{PROGRAM} takes one argument"))) };
         let ask: Ask = serde_json::from_str(argument).map_err(|error| violation(format!("{PROGRAM}: {error}")))?;
         let path = ask.path();
-        if path.starts_with('/') { Ok(Some(ask)) } else { Err(violation(format!("{PROGRAM}: {path:?} is not absolute"))) }
+        if path.starts_with('/') {
+            Ok(Some(ask))
+        } else {
+            Err(violation(format!("{PROGRAM}: {path:?} is not absolute")))
+        }
     }
 
     fn path(&self) -> &str {

@@ -80,7 +80,8 @@ impl Modal {
             _ => return Err(violation(format!("x-modal-client-type: no client has the type {kind:?}"))),
         };
         needed(headers, if libmodal { "x-modal-libmodal-version" } else { "x-modal-python-version" })?;
-        let credentials = (needed_credential(headers, "x-modal-token-id")?, needed_credential(headers, "x-modal-token-secret")?);
+        let credentials =
+            (needed_credential(headers, "x-modal-token-id")?, needed_credential(headers, "x-modal-token-secret")?);
         if credentials != (self.options.token_id.as_str(), self.options.token_secret.as_str()) {
             return Err(Status::unauthenticated("Token missing or invalid."));
         }

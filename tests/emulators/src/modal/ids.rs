@@ -41,6 +41,7 @@ fn digits(mut number: u128, alphabet: &[u8], count: usize) -> String {
 /// Whether an app or a sandbox may be called this.
 pub(super) fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let is_id = name.strip_prefix("ap-").is_some_and(|rest| rest.len() == 22 && rest.chars().all(char::is_alphanumeric));
+    let is_id =
+        name.strip_prefix("ap-").is_some_and(|rest| rest.len() == 22 && rest.chars().all(char::is_alphanumeric));
     !name.is_empty() && name.len() <= 64 && name.chars().all(allowed) && !is_id
 }

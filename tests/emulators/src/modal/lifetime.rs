@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Modal;
 use super::process::{Exit, Piping, Process};
 use super::proto::client::GenericResult;
 use super::proto::client::generic_result::GenericStatus;
 use super::sandbox::{Sandbox, Stage};
-use super::status::missing;
+use super::{Modal, Result};
+use crate::Flags;
 use crate::machine::{Machine, MachineSpec};
 
 /// What shells add to the number of a signal.
@@ -22,11 +22,34 @@ fn result(status: GenericStatus, exitcode: i32, exception: impl Into<String>) ->
     GenericResult { status: status.into(), exitcode, exception: exception.into() }
 }
 
+/// The status that a fault script names; `otherwise` if it names none.
+pub(super) fn scripted_end(number: u64, otherwise: GenericStatus) -> GenericStatus {
+    let named = i32::try_from(number).ok().and_then(|number| GenericStatus::try_from(number).ok());
+    named.filter(|status| *status != GenericStatus::Unspecified).unwrap_or(otherwise)
+}
+
+/// How a fault script wants a sandbox to start.
+pub(super) struct Start {
+    delay: Duration,
+    fails: Option<GenericStatus>,
+}
+
+impl Start {
+    pub(super) fn of(flags: &Flags) -> Start {
+        Start {
+            delay: Duration::from_millis(flags.value("slow-start").unwrap_or_default()),
+            fails: flags.value("start-fails").map(|status| scripted_end(status, GenericStatus::InitFailure)),
+        }
+    }
+}
+
 impl Modal {
-    pub(super) async fn live(self: Arc<Self>, sandbox: Arc<Sandbox>, spec: MachineSpec, delay: Duration) {
+    pub(super) async fn live(self: Arc<Self>, sandbox: Arc<Sandbox>, spec: MachineSpec, start: Start) {
         let deadline = Instant::now() + Duration::from_secs(sandbox.definition.timeout_secs.into());
         let ended = tokio::select! {
-            () = tokio::time::sleep(self.emulation.timing.transition + delay) => None,
+            () = tokio::time::sleep(self.emulation.timing.transition + start.delay) => {
+                start.fails.map(|status| result(status, 1, "Failed by the fault script."))
+            }
             result = sandbox.ended_from_outside(deadline) => Some(result),
         };
         let ended = match ended {
@@ -48,6 +71,7 @@ impl Modal {
             let _ = self.emulation.machines.destroy(&machine).await;
         }
         sandbox.output.close();
+        sandbox.processes().clear();
     }
 
     async fn run(&self, sandbox: &Arc<Sandbox>, machine: &Arc<Machine>, deadline: Instant) -> GenericResult {
@@ -70,8 +94,8 @@ impl Modal {
     }
 
     /// Ends a sandbox; its result shows a moment later. One that has ended stays as it is.
-    pub(super) fn terminate(&self, id: &str, ignored: bool) -> super::Result<Option<GenericResult>> {
-        let sandbox = self.sandbox(id).map_err(|_| missing("Sandbox", id))?;
+    pub(super) fn terminate(&self, id: &str, ignored: bool) -> Result<Option<GenericResult>> {
+        let sandbox = self.sandbox(id)?;
         let existing = sandbox.result();
         if existing.is_none() && !ignored {
             let pause = self.emulation.timing.transition;

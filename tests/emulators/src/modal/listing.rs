@@ -38,7 +38,7 @@ impl Modal {
         Ok(page.map(|sandbox| info(sandbox)).collect())
     }
 
-    pub(super) fn from_name(&self, asked: &SandboxGetFromNameRequest) -> Result<SandboxGetFromNameResponse> {
+    pub(super) fn named(&self, asked: &SandboxGetFromNameRequest) -> Result<SandboxGetFromNameResponse> {
         self.check_environment(&asked.environment_name)?;
         let world = self.world();
         let app_id = world.apps.get(&asked.app_name).ok_or_else(|| missing("App", &asked.app_name))?;
@@ -47,7 +47,8 @@ impl Modal {
                 && sandbox.definition.name.as_deref() == Some(&asked.sandbox_name)
                 && (asked.include_terminated || sandbox.result().is_none())
         };
-        let found = world.sandboxes.iter().rev().find(matches).ok_or_else(|| missing("Sandbox", &asked.sandbox_name))?;
+        let found =
+            world.sandboxes.iter().rev().find(matches).ok_or_else(|| missing("Sandbox", &asked.sandbox_name))?;
         Ok(SandboxGetFromNameResponse { sandbox_id: found.id.clone(), metadata: Some(found.metadata()) })
     }
 

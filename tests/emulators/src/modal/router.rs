@@ -1,7 +1,7 @@
 //! The methods of the task command router.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
@@ -271,7 +271,10 @@ impl Modal {
             return Err(violation("env was used up to Python 1.5.4; it is secret_sources now"));
         }
         if asked.pty_info.as_ref().is_some_and(|pty| pty.enabled) {
-            return Err(Status::unimplemented("terminals are not emulated"));
+            return Err(Status::invalid_argument("terminals are not emulated"));
+        }
+        if asked.timeout_secs == Some(0) {
+            return Err(Status::invalid_argument("timeout_secs must be positive"));
         }
         if !asked.container_id.is_empty() {
             return Err(super::status::missing("Container", &asked.container_id));

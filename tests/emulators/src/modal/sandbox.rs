@@ -16,8 +16,8 @@ use super::output::Output;
 use super::process::Process;
 use super::proto::client::generic_result::GenericStatus;
 use super::proto::client::{GenericResult, Sandbox as Definition, SandboxHandleMetadata, SandboxTag};
-use super::stdin::Stdin;
 use super::status::missing;
+use super::stdin::Stdin;
 use super::{Modal, Result};
 use crate::machine::{Command, Machine};
 

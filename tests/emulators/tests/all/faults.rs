@@ -39,6 +39,7 @@ async fn site() -> Site {
             "/flag",
             get(|Extension(flags): Extension<Flags>| async move { flags.value("stale").is_some().to_string() }),
         )
+        .route("/slow", get(std::future::pending::<()>))
         .route("/frames", get(frames));
     let listener = Listener::bind(0).await.unwrap();
     let server = listener.serve(crate::common::emulation().await, router, || json!({"things": 1}));
@@ -108,6 +109,26 @@ async fn bodies_end_early_in_three_ways() {
         let error = answer.text().await.unwrap_err();
         assert_eq!(format!("{error:?}").contains("ConnectionReset"), ending == Ending::Reset, "{error:?}");
     }
+    site.close().await;
+}
+
+#[tokio::test]
+async fn a_client_that_begins_with_http2_meets_the_same() {
+    let site = site().await;
+    let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
+    site.fault(Rule::new("POST", "/make", Effect::LoseResponse).times(1));
+    assert!(client.post(site.url("/make")).send().await.is_err());
+    assert_eq!(site.done.load(Ordering::Relaxed), 1);
+    let answer = client.post(site.url("/make")).send().await.unwrap();
+    assert_eq!((answer.version(), answer.text().await.unwrap().as_str()), (reqwest::Version::HTTP_2, "1"));
+    site.fault(Rule::new("GET", "/text", Effect::Cut { after: 25, ending: Ending::Clean }).times(1));
+    let answer = client.get(site.url("/text")).send().await.unwrap();
+    assert_eq!(answer.text().await.unwrap(), "0123456789012345678901234");
+    site.fault(Rule::new("GET", "/text", Effect::Cut { after: 25, ending: Ending::Close }).times(1));
+    // The connection that the script breaks is another request's too.
+    let (broken, other) = tokio::join!(client.get(site.url("/text")).send(), client.get(site.url("/slow")).send());
+    assert!(broken.unwrap().text().await.is_err() && other.is_err());
+    assert_eq!(client.get(site.url("/text")).send().await.unwrap().text().await.unwrap().len(), 1000);
     site.close().await;
 }
 
