@@ -1,6 +1,6 @@
 //! The service as a [`Backend`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -141,7 +141,13 @@ impl Backend for ModalBackend {
     }
 
     async fn find(&self, call: &Call, query: &TagQuery) -> Result<Vec<Found>> {
-        let listed = self.client.list(call, labels::wanted(query)).await?;
+        let wanted = labels::wanted(query);
+        // What runs, and what has ended by itself and was not destroyed.
+        let mut listed = self.client.list(call, vec![wanted.clone()], false).await?;
+        let known: BTreeSet<String> = listed.iter().map(|info| info.id.clone()).collect();
+        let open = self.client.list(call, vec![wanted, labels::open()], true).await?;
+        let unmarked = self.client.unmarked().clone();
+        listed.extend(open.into_iter().filter(|info| !known.contains(&info.id) && !unmarked.contains(&info.id)));
         let ours = listed.iter().filter_map(|info| {
             let tag = labels::read(&info.tags).filter(|tag| query.matches(tag.as_str()))?;
             let (state, created_at) = (observe::state(info), observe::timestamp(info.created_at));
@@ -237,8 +243,7 @@ fn capabilities(config: &ModalConfig) -> Capabilities {
         attach: true,
         attach_across_processes: true,
         find_by_tag: true,
-        // It ends by the second, but is not listed any more then.
-        lifetime: Enforcement::Advisory,
+        lifetime: Enforcement::Enforced,
         cpu_limit: Enforcement::Enforced,
         memory_limit: Enforcement::Enforced,
         pids_limit: Enforcement::Absent,

@@ -1,6 +1,6 @@
 //! The control plane: one function for each question, every request counted and bounded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub(crate) struct Client {
     rates: OnceCell<BTreeMap<String, String>>,
     /// What this process created and has not seen the end of: lists may lag behind.
     made: Mutex<BTreeMap<String, Tag>>,
+    /// What this process destroyed without being able to write that on it.
+    unmarked: Mutex<BTreeSet<String>>,
 }
 
 /// A token for requests, and when it is to be replaced.
@@ -81,6 +83,7 @@ impl Client {
             app: OnceCell::new(),
             rates: OnceCell::new(),
             made: Mutex::default(),
+            unmarked: Mutex::default(),
         })
     }
 
@@ -472,15 +475,25 @@ impl Client {
         Ok(answer.tags)
     }
 
-    /// Every running sandbox of the app that carries this.
-    pub(crate) async fn list(&self, call: &Call, tag: SandboxTag) -> Result<Vec<SandboxInfo>> {
+    /// Replaces what is written on a sandbox.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such sandbox.
+    pub(crate) async fn set_tags(&self, call: &Call, id: &str, tags: Vec<SandboxTag>) -> Result<()> {
+        let message = wire::SandboxTagsSetRequest { sandbox_id: id.to_owned(), tags };
+        let send = |mut grpc: Grpc, request| async move { grpc.sandbox_tags_set_v2(request).await };
+        self.ask(call, &format!("sandbox {id}: tags"), Effect::Idempotent, message, send).await
+    }
+
+    /// Every sandbox of the app that carries all of this; `ended`: also those that have ended.
+    pub(crate) async fn list(&self, call: &Call, tags: Vec<SandboxTag>, ended: bool) -> Result<Vec<SandboxInfo>> {
         let Some(app_id) = self.known_app(call).await? else { return Ok(Vec::new()) };
         let mut message = wire::SandboxListRequest {
             app_id,
             before_timestamp: 0.0,
             environment_name: self.account.environment.clone(),
-            include_finished: false,
-            tags: vec![tag],
+            include_finished: ended,
+            tags,
         };
         let mut all: Vec<SandboxInfo> = Vec::new();
         for _ in 0..PAGES {
@@ -507,6 +520,11 @@ impl Client {
     /// What this process created and has not seen the end of, by id.
     pub(crate) fn made(&self) -> MutexGuard<'_, BTreeMap<String, Tag>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this process destroyed without being able to write that on it, by id.
+    pub(crate) fn unmarked(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.unmarked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -168,7 +168,7 @@ pub(crate) async fn attach(client: &Arc<Client>, call: &Call, id: &str) -> Resul
 
 /// After a failure or a cancellation: ends what was made, so that the error can promise that nothing is left.
 async fn take_back(client: &Client, call: &Call, spec: &SandboxSpec, id: &str, error: Error) -> Error {
-    match destroy::remove(client, &winding_up(call, AFTERMATH_LIMIT), id).await {
+    match destroy::remove(client, &winding_up(call, AFTERMATH_LIMIT), (id, &spec.tag)).await {
         Ok(Destruction::Confirmed) => error,
         Ok(Destruction::Unconfirmed { why }) => uncertain(spec, error).hint(why),
         Err(failed) => uncertain(spec, error).hint(failed.to_string()),

@@ -10,6 +10,10 @@ use crate::proto::client::SandboxTag;
 
 /// On every sandbox of ours.
 const OURS: (&str, &str) = ("sandbox-bench", "1");
+/// Whether it was destroyed. The service lists what has ended for a long time; so only this tells what is still to be found.
+const STATE: &str = "sandbox-bench-state";
+const OPEN: &str = "open";
+const DESTROYED: &str = "destroyed";
 /// The part of the correlation tag that all sandboxes of a run share.
 const RUN: &str = "sandbox-bench-run";
 /// The correlation tag.
@@ -19,7 +23,21 @@ const PREFIX: &str = "sbx-";
 
 /// What is written on a new sandbox.
 pub(crate) fn of(tag: &Tag) -> Vec<SandboxTag> {
-    vec![written(OURS.0, OURS.1), written(RUN, run(tag)), written(TAG, tag.as_str())]
+    all(tag, OPEN)
+}
+
+/// What is written on a sandbox that is about to be destroyed.
+pub(crate) fn destroyed(tag: &Tag) -> Vec<SandboxTag> {
+    all(tag, DESTROYED)
+}
+
+/// What every sandbox carries that was not destroyed.
+pub(crate) fn open() -> SandboxTag {
+    written(STATE, OPEN)
+}
+
+fn all(tag: &Tag, state: &str) -> Vec<SandboxTag> {
+    vec![written(OURS.0, OURS.1), written(RUN, run(tag)), written(TAG, tag.as_str()), written(STATE, state)]
 }
 
 /// What every sandbox that is looked for carries.
@@ -81,7 +99,8 @@ mod tests {
             let fingerprint = Digest::of(&content);
             let name = artifact_name(&tag, &fingerprint);
             for query in [TagQuery::Exact(tag.clone()), TagQuery::Run(run), TagQuery::All] {
-                prop_assert!(tags.contains(&wanted(&query)));
+                prop_assert!(tags.contains(&wanted(&query)) && tags.contains(&open()));
+                prop_assert!(destroyed(&tag).contains(&wanted(&query)) && !destroyed(&tag).contains(&open()));
                 prop_assert!(name.starts_with(&artifact_prefix(&query)));
             }
             let parts: Vec<&str> = name.split(':').collect();

@@ -32,10 +32,12 @@ pub(crate) fn times(info: &SandboxInfo) -> BTreeMap<String, Timestamp> {
     .collect()
 }
 
-/// The state of a sandbox that is listed, which ended ones are not.
+/// The state of a sandbox that is listed.
 pub(crate) fn state(info: &SandboxInfo) -> SandboxState {
     match &info.task_info {
-        Some(task) if task.finished_at > 0.0 => SandboxState::Stopped,
+        Some(task) if task.finished_at > 0.0 || task.result.as_ref().is_some_and(|result| result.status != 0) => {
+            SandboxState::Stopped
+        }
         Some(task) if task.started_at > 0.0 => SandboxState::Running,
         Some(_) => SandboxState::Starting,
         None => SandboxState::Unknown,
@@ -77,7 +79,7 @@ pub(crate) async fn observe(
     if let Some(result) = client.end(call, id, 0.0).await? {
         return Err(error::lost(id, result.status().as_str_name()));
     }
-    let listed = client.list(call, labels::wanted(&TagQuery::Exact(reference.tag.clone()))).await?;
+    let listed = client.list(call, vec![labels::wanted(&TagQuery::Exact(reference.tag.clone()))], false).await?;
     let info = listed.into_iter().find(|info| info.id == id).unwrap_or_default();
     let mut evidence = BTreeMap::new();
     if !info.regions.is_empty() {

@@ -299,8 +299,8 @@ async fn long_commands_write_to_files(bench: Bench) -> Check {
     bench.faults([router("TaskExecStdioRead", flag("status", INTERNAL)).skip(3).times(3)])?;
     same("a command", bench.sh(&made, LINES).await?, (Completion::Exited { code: 7 }, lines()))?;
     bench.faults([])?;
-    let large = "head -c 3000000 /dev/zero | tr '\\0' x; echo over >&2";
-    let (completion, output) = bench.sh(&made, large).await?;
+    let large = ExecSpec::sh("head -c 3000000 /dev/zero | tr '\\0' x; echo over >&2").timeout(LIMIT);
+    let (completion, output) = bench.run(&made, &ExecSpec { output_limit: 8 << 20, ..large }).await?;
     same("a large output", (completion, output.len()), (Completion::Exited { code: 0 }, 3_000_000))?;
     let limited = ExecSpec::sh("echo begun; sleep 30").timeout(Duration::from_secs(3));
     let ended = bench.run(&made, &limited).await?;

@@ -610,6 +610,14 @@ pub struct SandboxListResponse {
     #[prost(message, repeated, tag = "1")]
     pub sandboxes: ::prost::alloc::vec::Vec<SandboxInfo>,
 }
+/// Replaces all tags.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SandboxTagsSetRequest {
+    #[prost(string, tag = "2")]
+    pub sandbox_id: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "3")]
+    pub tags: ::prost::alloc::vec::Vec<SandboxTag>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SandboxTagsGetRequest {
     #[prost(string, tag = "1")]
@@ -1290,6 +1298,27 @@ pub mod modal_client_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("modal.client.ModalClient", "SandboxTagsGetV2"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn sandbox_tags_set_v2(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SandboxTagsSetRequest>,
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/modal.client.ModalClient/SandboxTagsSetV2",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("modal.client.ModalClient", "SandboxTagsSetV2"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn sandbox_terminate_v2(
