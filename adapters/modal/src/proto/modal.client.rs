@@ -20,8 +20,6 @@ pub struct GenericResult {
     pub status: i32,
     #[prost(string, tag = "2")]
     pub exception: ::prost::alloc::string::String,
-    #[prost(int32, tag = "3")]
-    pub exitcode: i32,
 }
 /// Nested message and enum types in `GenericResult`.
 pub mod generic_result {
@@ -106,15 +104,13 @@ pub struct StringMap {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SecretSource {
-    #[prost(oneof = "secret_source::Source", tags = "1, 2")]
+    #[prost(oneof = "secret_source::Source", tags = "2")]
     pub source: ::core::option::Option<secret_source::Source>,
 }
 /// Nested message and enum types in `SecretSource`.
 pub mod secret_source {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Source {
-        #[prost(string, tag = "1")]
-        SecretId(::prost::alloc::string::String),
         #[prost(message, tag = "2")]
         Env(super::StringMap),
     }
@@ -142,8 +138,6 @@ pub struct EnvironmentGetOrCreateRequest {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EnvironmentGetOrCreateResponse {
-    #[prost(string, tag = "1")]
-    pub environment_id: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
     pub metadata: ::core::option::Option<EnvironmentMetadata>,
 }
@@ -243,8 +237,6 @@ pub struct ImageJoinStreamingResponse {
     pub task_logs: ::prost::alloc::vec::Vec<TaskLogs>,
     #[prost(string, tag = "3")]
     pub entry_id: ::prost::alloc::string::String,
-    #[prost(bool, tag = "4")]
-    pub eof: bool,
     #[prost(message, optional, tag = "5")]
     pub metadata: ::core::option::Option<ImageMetadata>,
 }
@@ -280,11 +272,8 @@ pub struct ImagePublishRequest {
     #[prost(string, tag = "2")]
     pub tag: ::prost::alloc::string::String,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ImagePublishResponse {
-    #[prost(string, tag = "1")]
-    pub image_id: ::prost::alloc::string::String,
-}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImagePublishResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ImageListTagsRequest {
     #[prost(string, tag = "1")]
@@ -520,7 +509,7 @@ pub struct SandboxGetTaskIdResponse {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SandboxGetCommandRouterAccessRequest {
-    #[prost(oneof = "sandbox_get_command_router_access_request::Target", tags = "1, 2")]
+    #[prost(oneof = "sandbox_get_command_router_access_request::Target", tags = "1")]
     pub target: ::core::option::Option<
         sandbox_get_command_router_access_request::Target,
     >,
@@ -531,8 +520,6 @@ pub mod sandbox_get_command_router_access_request {
     pub enum Target {
         #[prost(string, tag = "1")]
         SandboxId(::prost::alloc::string::String),
-        #[prost(string, tag = "2")]
-        TaskId(::prost::alloc::string::String),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -566,8 +553,6 @@ pub struct SandboxTerminateResponse {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskInfo {
-    #[prost(string, tag = "1")]
-    pub id: ::prost::alloc::string::String,
     #[prost(double, tag = "2")]
     pub started_at: f64,
     #[prost(double, tag = "3")]
