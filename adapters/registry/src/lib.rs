@@ -30,6 +30,7 @@ pub const KNOWN: &[Known] = &[
         compiled: cfg!(feature = "polyaxon"),
     },
     Known { name: "daytona", about: "Daytona, by its API (v0)", compiled: cfg!(feature = "daytona") },
+    Known { name: "modal", about: "Modal Sandboxes (V2), over gRPC", compiled: cfg!(feature = "modal") },
     Known { name: "vercel", about: "Vercel Sandbox, microVMs by its API", compiled: cfg!(feature = "vercel") },
 ];
 
@@ -49,6 +50,8 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
         "polyaxon" => sandbox_bench_polyaxon::connect(&parse(name, config)?, call).await,
         #[cfg(feature = "daytona")]
         "daytona" => sandbox_bench_daytona::connect(&parse(name, config)?, call).await,
+        #[cfg(feature = "modal")]
+        "modal" => sandbox_bench_modal::connect(&parse(name, config)?),
         #[cfg(feature = "vercel")]
         "vercel" => sandbox_bench_vercel::connect(&parse(name, config)?),
         _ => Err(missing(name)),

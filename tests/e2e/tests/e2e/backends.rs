@@ -82,6 +82,11 @@ fn daytona_stands_all_hard_cases() {
 }
 
 #[test]
+fn modal_stands_all_hard_cases() {
+    emulated("modal", "MODAL_CONFIG_PATH");
+}
+
+#[test]
 fn vercel_stands_all_hard_cases() {
     emulated("vercel", "VERCEL_PROJECT_ID");
 }

@@ -13,6 +13,7 @@ mod gold;
 mod interrupt;
 mod kill;
 mod limits;
+mod modal;
 mod options;
 mod pipes;
 mod plan;

@@ -7,6 +7,7 @@ use super::Modal;
 use super::account::Variables;
 use super::images::{Content, Image, State};
 use super::lifetime::scripted_end;
+use super::mounts::ContextFile;
 use super::proto::client::generic_result::GenericStatus;
 use crate::Flags;
 use crate::dockerfile::{self, Build, Dockerfile, Instruction};
@@ -22,7 +23,7 @@ pub(super) struct Recipe {
     /// In the environment of every `RUN`.
     pub(super) variables: Variables,
     /// For `COPY`.
-    pub(super) files: Vec<(String, Vec<u8>)>,
+    pub(super) files: Vec<ContextFile>,
 }
 
 impl Recipe {
@@ -41,10 +42,10 @@ impl Recipe {
     /// The files of the build context, as one archive.
     fn context(&self) -> std::io::Result<Vec<u8>> {
         let mut archive = tar::Builder::new(Vec::new());
-        for (name, data) in &self.files {
+        for ContextFile { name, mode, data } in &self.files {
             let mut header = tar::Header::new_gnu();
             header.set_size(data.len() as u64);
-            header.set_mode(0o644);
+            header.set_mode(*mode);
             archive.append_data(&mut header, name.trim_start_matches('/'), data.as_slice())?;
         }
         archive.into_inner()

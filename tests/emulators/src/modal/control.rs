@@ -89,6 +89,43 @@ impl ModalClient for Control {
         self.0.delete_image(&request.get_ref().image_id).await.map(Response::new)
     }
 
+    async fn image_publish(&self, request: Request<ImagePublishRequest>) -> Answer<ImagePublishResponse> {
+        self.0.publish(request.get_ref()).map(Response::new)
+    }
+
+    async fn image_list_tags(&self, request: Request<ImageListTagsRequest>) -> Answer<ImageListTagsResponse> {
+        self.0.list_names(request.get_ref()).map(Response::new)
+    }
+
+    async fn image_name_delete(&self, request: Request<ImageNameDeleteRequest>) -> Answer<()> {
+        self.0.delete_name(&request.get_ref().tag).map(Response::new)
+    }
+
+    async fn mount_batched_check_existence(
+        &self,
+        request: Request<MountBatchedCheckExistenceRequest>,
+    ) -> Answer<MountBatchedCheckExistenceResponse> {
+        Ok(Response::new(self.0.missing_files(request.into_inner().sha256_hex_hashes)))
+    }
+
+    async fn mount_put_file(&self, request: Request<MountPutFileRequest>) -> Answer<MountPutFileResponse> {
+        self.0.put_file(request.into_inner()).map(Response::new)
+    }
+
+    async fn mount_get_or_create(&self, request: Request<MountGetOrCreateRequest>) -> Answer<MountGetOrCreateResponse> {
+        self.0.get_mount(request.into_inner()).map(Response::new)
+    }
+
+    /// List prices that were seen once; the vendor's names for them are not known.
+    async fn workspace_billing_rates(
+        &self,
+        _: Request<WorkspaceBillingRatesRequest>,
+    ) -> Answer<WorkspaceBillingRatesResponse> {
+        let rates = [("sandbox_cpu_core_hour", "0.1419"), ("sandbox_memory_gib_hour", "0.0242")];
+        let rates = rates.map(|(name, rate)| (name.to_owned(), rate.to_owned())).into();
+        Ok(Response::new(WorkspaceBillingRatesResponse { rates }))
+    }
+
     async fn sandbox_create_v2(&self, request: Request<SandboxCreateV2Request>) -> Answer<SandboxCreateV2Response> {
         let (flags, caller) = (flags(request.extensions()), caller(request.extensions())?);
         self.0.create(request.into_inner(), &caller, &flags).map(Response::new)

@@ -13,6 +13,7 @@ use tonic::codegen::BoxStream;
 
 use super::build::Recipe;
 use super::ids::{new_id, timestamp};
+use super::mounts::ContextFile;
 use super::proto::client::generic_result::GenericStatus;
 use super::proto::client::{
     FileDescriptor, GenericResult, Image as Definition, ImageFromIdResponse, ImageGetOrCreateRequest,
@@ -181,9 +182,15 @@ impl Modal {
 
     /// Resolves what a definition names.
     fn recipe(&self, definition: Definition) -> Result<Recipe> {
-        if !definition.context_mount_id.is_empty() {
-            return Err(missing("Mount", &definition.context_mount_id));
-        }
+        let mut files = match definition.context_mount_id.as_str() {
+            "" => Vec::new(),
+            id => self.mount(id)?,
+        };
+        files.extend(definition.context_files.into_iter().map(|file| ContextFile {
+            name: file.filename,
+            mode: 0o644,
+            data: Arc::new(file.data),
+        }));
         if definition.gpu_config.is_some_and(|gpu| gpu.count > 0) {
             return Err(Status::invalid_argument("no image is built with a GPU here"));
         }
@@ -200,7 +207,7 @@ impl Modal {
             bases,
             arguments: definition.build_args.into_iter().collect(),
             variables,
-            files: definition.context_files.into_iter().map(|file| (file.filename, file.data)).collect(),
+            files,
         })
     }
 

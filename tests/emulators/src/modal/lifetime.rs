@@ -72,6 +72,7 @@ impl Modal {
         }
         sandbox.output.close();
         sandbox.processes().clear();
+        sandbox.buried.cancel();
     }
 
     async fn run(&self, sandbox: &Arc<Sandbox>, machine: &Arc<Machine>, deadline: Instant) -> GenericResult {

@@ -64,7 +64,7 @@ impl Modal {
         let sandbox = self.sandbox(&asked.sandbox_id)?;
         let limit = Duration::try_from_secs_f32(asked.timeout).map_err(|_| violation("timeout"))?;
         // No result is an answer too.
-        let _ = tokio::time::timeout(limit, sandbox.over.cancelled()).await;
+        let _ = tokio::time::timeout(limit, sandbox.buried.cancelled()).await;
         let result = sandbox.result().unwrap_or_default();
         Ok(SandboxWaitResponse { result: Some(result), metadata: Some(sandbox.metadata()) })
     }

@@ -17,6 +17,8 @@ mod ids;
 mod images;
 mod lifetime;
 mod listing;
+mod mounts;
+mod names;
 mod options;
 mod output;
 mod probe;
@@ -78,6 +80,12 @@ struct World {
     sandboxes: Vec<Arc<Sandbox>>,
     /// The sandbox that a request made, by the request's idempotency key.
     creations: HashMap<String, String>,
+    /// Named images, by `NAME:TAG`.
+    image_names: BTreeMap<String, names::Named>,
+    /// Files of build contexts, by their digests.
+    files: HashMap<String, Arc<Vec<u8>>>,
+    /// Build contexts, by id.
+    mounts: HashMap<String, Vec<mounts::ContextFile>>,
     /// The image that a snapshot request made, by task and snapshot id.
     snapshots: HashMap<(String, String), String>,
 }

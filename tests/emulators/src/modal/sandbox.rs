@@ -37,6 +37,8 @@ pub(super) struct Sandbox {
     pub(super) terminate: CancellationToken,
     /// Cancelled at its end.
     pub(super) over: CancellationToken,
+    /// Cancelled when nothing is left of it.
+    pub(super) buried: CancellationToken,
     end: Mutex<End>,
     processes: Mutex<BTreeMap<String, Arc<Process>>>,
     /// Of the main process, as is the input, once it is started.
@@ -97,6 +99,7 @@ impl Sandbox {
             machine: watch::Sender::new(Stage::Starting),
             terminate: CancellationToken::new(),
             over: CancellationToken::new(),
+            buried: CancellationToken::new(),
             end: Mutex::default(),
             processes: Mutex::default(),
             output: Output::default(),

@@ -1401,6 +1401,289 @@ impl ::prost::Name for SandboxGetStatsResponse {
         "/modal.client.SandboxGetStatsResponse".into()
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImagePublishRequest {
+    #[prost(string, tag = "1")]
+    pub image_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub tag: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub environment_name: ::prost::alloc::string::String,
+    #[prost(bool, tag = "4")]
+    pub allow_public: bool,
+}
+impl ::prost::Name for ImagePublishRequest {
+    const NAME: &'static str = "ImagePublishRequest";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.ImagePublishRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.ImagePublishRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImagePublishResponse {
+    #[prost(string, tag = "1")]
+    pub image_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub revision_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImagePublishResponse {
+    const NAME: &'static str = "ImagePublishResponse";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.ImagePublishResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.ImagePublishResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImageListTagsRequest {
+    #[prost(string, tag = "1")]
+    pub environment_name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub tag_prefix: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub max_objects: u32,
+    #[prost(string, tag = "4")]
+    pub page_token: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub image_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImageListTagsRequest {
+    const NAME: &'static str = "ImageListTagsRequest";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.ImageListTagsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.ImageListTagsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImageListTagsItem {
+    #[prost(string, tag = "1")]
+    pub tag: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub image_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub revision_id: ::prost::alloc::string::String,
+    #[prost(double, tag = "4")]
+    pub created_at: f64,
+    #[prost(double, tag = "5")]
+    pub updated_at: f64,
+}
+impl ::prost::Name for ImageListTagsItem {
+    const NAME: &'static str = "ImageListTagsItem";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.ImageListTagsItem".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.ImageListTagsItem".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImageListTagsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub items: ::prost::alloc::vec::Vec<ImageListTagsItem>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub environment_name: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImageListTagsResponse {
+    const NAME: &'static str = "ImageListTagsResponse";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.ImageListTagsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.ImageListTagsResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImageNameDeleteRequest {
+    #[prost(string, tag = "1")]
+    pub tag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImageNameDeleteRequest {
+    const NAME: &'static str = "ImageNameDeleteRequest";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.ImageNameDeleteRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.ImageNameDeleteRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MountFile {
+    #[prost(string, tag = "1")]
+    pub filename: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub sha256_hex: ::prost::alloc::string::String,
+    #[prost(uint64, optional, tag = "4")]
+    pub size: ::core::option::Option<u64>,
+    #[prost(uint32, optional, tag = "5")]
+    pub mode: ::core::option::Option<u32>,
+}
+impl ::prost::Name for MountFile {
+    const NAME: &'static str = "MountFile";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.MountFile".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.MountFile".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MountBatchedCheckExistenceRequest {
+    #[prost(string, repeated, tag = "1")]
+    pub sha256_hex_hashes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for MountBatchedCheckExistenceRequest {
+    const NAME: &'static str = "MountBatchedCheckExistenceRequest";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.MountBatchedCheckExistenceRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.MountBatchedCheckExistenceRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MountBatchedCheckExistenceResponse {
+    #[prost(string, repeated, tag = "1")]
+    pub missing_sha256_hex_hashes: ::prost::alloc::vec::Vec<
+        ::prost::alloc::string::String,
+    >,
+}
+impl ::prost::Name for MountBatchedCheckExistenceResponse {
+    const NAME: &'static str = "MountBatchedCheckExistenceResponse";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.MountBatchedCheckExistenceResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.MountBatchedCheckExistenceResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MountPutFileRequest {
+    #[prost(string, tag = "2")]
+    pub sha256_hex: ::prost::alloc::string::String,
+    #[prost(oneof = "mount_put_file_request::DataOneof", tags = "3, 5")]
+    pub data_oneof: ::core::option::Option<mount_put_file_request::DataOneof>,
+}
+/// Nested message and enum types in `MountPutFileRequest`.
+pub mod mount_put_file_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum DataOneof {
+        #[prost(bytes, tag = "3")]
+        Data(::prost::alloc::vec::Vec<u8>),
+        #[prost(string, tag = "5")]
+        DataBlobId(::prost::alloc::string::String),
+    }
+}
+impl ::prost::Name for MountPutFileRequest {
+    const NAME: &'static str = "MountPutFileRequest";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.MountPutFileRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.MountPutFileRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MountPutFileResponse {
+    #[prost(bool, tag = "2")]
+    pub exists: bool,
+}
+impl ::prost::Name for MountPutFileResponse {
+    const NAME: &'static str = "MountPutFileResponse";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.MountPutFileResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.MountPutFileResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct MountGetOrCreateRequest {
+    #[prost(string, tag = "1")]
+    pub deployment_name: ::prost::alloc::string::String,
+    #[prost(enumeration = "DeploymentNamespace", tag = "2")]
+    pub namespace: i32,
+    #[prost(string, tag = "3")]
+    pub environment_name: ::prost::alloc::string::String,
+    #[prost(enumeration = "ObjectCreationType", tag = "4")]
+    pub object_creation_type: i32,
+    #[prost(message, repeated, tag = "5")]
+    pub files: ::prost::alloc::vec::Vec<MountFile>,
+    #[prost(string, tag = "6")]
+    pub app_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for MountGetOrCreateRequest {
+    const NAME: &'static str = "MountGetOrCreateRequest";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.MountGetOrCreateRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.MountGetOrCreateRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MountGetOrCreateResponse {
+    #[prost(string, tag = "1")]
+    pub mount_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for MountGetOrCreateResponse {
+    const NAME: &'static str = "MountGetOrCreateResponse";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.MountGetOrCreateResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.MountGetOrCreateResponse".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WorkspaceBillingRatesRequest {}
+impl ::prost::Name for WorkspaceBillingRatesRequest {
+    const NAME: &'static str = "WorkspaceBillingRatesRequest";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.WorkspaceBillingRatesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.WorkspaceBillingRatesRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WorkspaceBillingRatesResponse {
+    #[prost(map = "string, string", tag = "1")]
+    pub rates: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+impl ::prost::Name for WorkspaceBillingRatesResponse {
+    const NAME: &'static str = "WorkspaceBillingRatesResponse";
+    const PACKAGE: &'static str = "modal.client";
+    fn full_name() -> ::prost::alloc::string::String {
+        "modal.client.WorkspaceBillingRatesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/modal.client.WorkspaceBillingRatesResponse".into()
+    }
+}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum ObjectCreationType {
@@ -1816,6 +2099,152 @@ pub mod modal_client_client {
                 );
             self.inner.server_streaming(req, path, codec).await
         }
+        pub async fn image_list_tags(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImageListTagsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImageListTagsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::modal::codec::Strict::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/modal.client.ModalClient/ImageListTags",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("modal.client.ModalClient", "ImageListTags"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn image_name_delete(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImageNameDeleteRequest>,
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::modal::codec::Strict::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/modal.client.ModalClient/ImageNameDelete",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("modal.client.ModalClient", "ImageNameDelete"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn image_publish(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImagePublishRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImagePublishResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::modal::codec::Strict::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/modal.client.ModalClient/ImagePublish",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("modal.client.ModalClient", "ImagePublish"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn mount_batched_check_existence(
+            &mut self,
+            request: impl tonic::IntoRequest<super::MountBatchedCheckExistenceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MountBatchedCheckExistenceResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::modal::codec::Strict::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/modal.client.ModalClient/MountBatchedCheckExistence",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "modal.client.ModalClient",
+                        "MountBatchedCheckExistence",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn mount_get_or_create(
+            &mut self,
+            request: impl tonic::IntoRequest<super::MountGetOrCreateRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MountGetOrCreateResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::modal::codec::Strict::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/modal.client.ModalClient/MountGetOrCreate",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("modal.client.ModalClient", "MountGetOrCreate"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn mount_put_file(
+            &mut self,
+            request: impl tonic::IntoRequest<super::MountPutFileRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MountPutFileResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::modal::codec::Strict::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/modal.client.ModalClient/MountPutFile",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("modal.client.ModalClient", "MountPutFile"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn sandbox_create_v2(
             &mut self,
             request: impl tonic::IntoRequest<super::SandboxCreateV2Request>,
@@ -2140,6 +2569,32 @@ pub mod modal_client_client {
                 .insert(GrpcMethod::new("modal.client.ModalClient", "TokenInfoGet"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn workspace_billing_rates(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WorkspaceBillingRatesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::WorkspaceBillingRatesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::modal::codec::Strict::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/modal.client.ModalClient/WorkspaceBillingRates",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("modal.client.ModalClient", "WorkspaceBillingRates"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2215,6 +2670,45 @@ pub mod modal_client_server {
             request: tonic::Request<super::ImageJoinStreamingRequest>,
         ) -> std::result::Result<
             tonic::Response<Self::ImageJoinStreamingStream>,
+            tonic::Status,
+        >;
+        async fn image_list_tags(
+            &self,
+            request: tonic::Request<super::ImageListTagsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImageListTagsResponse>,
+            tonic::Status,
+        >;
+        async fn image_name_delete(
+            &self,
+            request: tonic::Request<super::ImageNameDeleteRequest>,
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
+        async fn image_publish(
+            &self,
+            request: tonic::Request<super::ImagePublishRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImagePublishResponse>,
+            tonic::Status,
+        >;
+        async fn mount_batched_check_existence(
+            &self,
+            request: tonic::Request<super::MountBatchedCheckExistenceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MountBatchedCheckExistenceResponse>,
+            tonic::Status,
+        >;
+        async fn mount_get_or_create(
+            &self,
+            request: tonic::Request<super::MountGetOrCreateRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MountGetOrCreateResponse>,
+            tonic::Status,
+        >;
+        async fn mount_put_file(
+            &self,
+            request: tonic::Request<super::MountPutFileRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MountPutFileResponse>,
             tonic::Status,
         >;
         async fn sandbox_create_v2(
@@ -2303,6 +2797,13 @@ pub mod modal_client_server {
             request: tonic::Request<super::TokenInfoGetRequest>,
         ) -> std::result::Result<
             tonic::Response<super::TokenInfoGetResponse>,
+            tonic::Status,
+        >;
+        async fn workspace_billing_rates(
+            &self,
+            request: tonic::Request<super::WorkspaceBillingRatesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::WorkspaceBillingRatesResponse>,
             tonic::Status,
         >;
     }
@@ -2741,6 +3242,284 @@ pub mod modal_client_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/modal.client.ModalClient/ImageListTags" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImageListTagsSvc<T: ModalClient>(pub Arc<T>);
+                    impl<
+                        T: ModalClient,
+                    > tonic::server::UnaryService<super::ImageListTagsRequest>
+                    for ImageListTagsSvc<T> {
+                        type Response = super::ImageListTagsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ImageListTagsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModalClient>::image_list_tags(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImageListTagsSvc(inner);
+                        let codec = crate::modal::codec::Strict::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/modal.client.ModalClient/ImageNameDelete" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImageNameDeleteSvc<T: ModalClient>(pub Arc<T>);
+                    impl<
+                        T: ModalClient,
+                    > tonic::server::UnaryService<super::ImageNameDeleteRequest>
+                    for ImageNameDeleteSvc<T> {
+                        type Response = ();
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ImageNameDeleteRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModalClient>::image_name_delete(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImageNameDeleteSvc(inner);
+                        let codec = crate::modal::codec::Strict::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/modal.client.ModalClient/ImagePublish" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImagePublishSvc<T: ModalClient>(pub Arc<T>);
+                    impl<
+                        T: ModalClient,
+                    > tonic::server::UnaryService<super::ImagePublishRequest>
+                    for ImagePublishSvc<T> {
+                        type Response = super::ImagePublishResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ImagePublishRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModalClient>::image_publish(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImagePublishSvc(inner);
+                        let codec = crate::modal::codec::Strict::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/modal.client.ModalClient/MountBatchedCheckExistence" => {
+                    #[allow(non_camel_case_types)]
+                    struct MountBatchedCheckExistenceSvc<T: ModalClient>(pub Arc<T>);
+                    impl<
+                        T: ModalClient,
+                    > tonic::server::UnaryService<
+                        super::MountBatchedCheckExistenceRequest,
+                    > for MountBatchedCheckExistenceSvc<T> {
+                        type Response = super::MountBatchedCheckExistenceResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::MountBatchedCheckExistenceRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModalClient>::mount_batched_check_existence(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MountBatchedCheckExistenceSvc(inner);
+                        let codec = crate::modal::codec::Strict::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/modal.client.ModalClient/MountGetOrCreate" => {
+                    #[allow(non_camel_case_types)]
+                    struct MountGetOrCreateSvc<T: ModalClient>(pub Arc<T>);
+                    impl<
+                        T: ModalClient,
+                    > tonic::server::UnaryService<super::MountGetOrCreateRequest>
+                    for MountGetOrCreateSvc<T> {
+                        type Response = super::MountGetOrCreateResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::MountGetOrCreateRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModalClient>::mount_get_or_create(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MountGetOrCreateSvc(inner);
+                        let codec = crate::modal::codec::Strict::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/modal.client.ModalClient/MountPutFile" => {
+                    #[allow(non_camel_case_types)]
+                    struct MountPutFileSvc<T: ModalClient>(pub Arc<T>);
+                    impl<
+                        T: ModalClient,
+                    > tonic::server::UnaryService<super::MountPutFileRequest>
+                    for MountPutFileSvc<T> {
+                        type Response = super::MountPutFileResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::MountPutFileRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModalClient>::mount_put_file(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MountPutFileSvc(inner);
+                        let codec = crate::modal::codec::Strict::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
@@ -3332,6 +4111,52 @@ pub mod modal_client_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = TokenInfoGetSvc(inner);
+                        let codec = crate::modal::codec::Strict::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/modal.client.ModalClient/WorkspaceBillingRates" => {
+                    #[allow(non_camel_case_types)]
+                    struct WorkspaceBillingRatesSvc<T: ModalClient>(pub Arc<T>);
+                    impl<
+                        T: ModalClient,
+                    > tonic::server::UnaryService<super::WorkspaceBillingRatesRequest>
+                    for WorkspaceBillingRatesSvc<T> {
+                        type Response = super::WorkspaceBillingRatesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WorkspaceBillingRatesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModalClient>::workspace_billing_rates(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WorkspaceBillingRatesSvc(inner);
                         let codec = crate::modal::codec::Strict::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
