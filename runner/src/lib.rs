@@ -5,6 +5,7 @@
 //! * `fixture`: a small benchmark of execution itself, beside all this;
 //! * `solver`, `agent`, `recording`: what does the tasks;
 //! * `journal`, `outputs`: what is written down;
+//! * `track`: publishing that elsewhere;
 //! * `progress`: what a person sees meanwhile.
 
 mod agent;
@@ -31,7 +32,10 @@ mod reap;
 mod recording;
 mod run;
 mod say;
+#[cfg(test)]
+mod schemas;
 mod solver;
+mod track;
 mod trial;
 mod warm;
 mod ways;

@@ -15,6 +15,7 @@ mod record;
 mod report;
 mod run;
 mod table;
+mod track;
 
 use std::process::ExitCode;
 
@@ -57,6 +58,8 @@ enum Command {
     Prewarm(prewarm::PrewarmArgs),
     /// List, inspect, check, convert and download data sets.
     Dataset(dataset::DatasetArgs),
+    /// Publish the evidence of runs to a tracker, or what of it is missing there.
+    Track(track::TrackArgs),
     /// Show the result of runs again, from their evidence, and write their report.
     Report(report::ReportArgs),
     /// Write what a solver did in an earlier run as a recording, to repeat it on any backend.
@@ -90,7 +93,8 @@ pub fn main() -> ExitCode {
             Command::Fixture(args) => fixture::run(args).await,
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
-            Command::Report(args) => report::run(&args),
+            Command::Track(args) => track::run(args).await,
+            Command::Report(args) => report::run(&args).await,
             Command::Record(args) => record::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Reap(args) => reap::run(args).await,

@@ -10,6 +10,8 @@ use sandbox_bench_reports::summary::{Outcome, Summary};
 
 use super::fixture as fixture_report;
 use super::options::{OutputFormat, RatesOption};
+use super::track::TrackOption;
+use crate::config::Config;
 use crate::exit::{Exit, Fault};
 use crate::say;
 use crate::{fixture, run};
@@ -25,6 +27,11 @@ pub struct ReportArgs {
     html: Option<PathBuf>,
     #[command(flatten)]
     rates: RatesOption,
+    #[command(flatten)]
+    track: TrackOption,
+    /// Configuration of the tracker [default: bench.toml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Form of the result on stdout.
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
@@ -35,14 +42,18 @@ pub struct ReportArgs {
 ///
 /// # Errors
 /// A run directory cannot be read or written, or the report cannot.
-pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
+pub async fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     let rates = args.rates.card()?;
+    let tracking = match args.track.is_some() {
+        true => args.track.tracking(&Config::read(args.config.as_deref()).map_err(Fault::usage)?)?,
+        false => None,
+    };
     let mut exit = Exit::Accepted;
     for directory in &args.runs {
         if fixture::is_fixture(directory) {
             let summary = fixture::derive_files(directory)?;
             fixture_report::print(&summary, directory, args.format)?;
-            match fixture_report::exit(&summary) {
+            match summary.exit() {
                 Exit::Accepted => {}
                 other => exit = other,
             }
@@ -59,14 +70,25 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
         }
     }
     let runs: Vec<PathBuf> = args.runs.iter().filter(|run| !fixture::is_fixture(run)).cloned().collect();
-    if runs.is_empty() {
-        return Ok(exit);
+    if !runs.is_empty() {
+        let page = report::write_report(&runs, &args.directory(&runs)).map_err(Fault::evidence)?;
+        if matches!(args.format, OutputFormat::Text) {
+            say::result(format_args!("report:   {}", page.display()))?;
+        }
     }
-    let page = report::write_report(&runs, &args.directory(&runs)).map_err(Fault::evidence)?;
-    if matches!(args.format, OutputFormat::Text) {
-        say::result(format_args!("report:   {}", page.display()))?;
+    if let Some(tracking) = tracking {
+        for directory in &args.runs {
+            tracking.finish(directory).await;
+        }
     }
     Ok(exit)
+}
+
+/// Writes the report of a run for whoever reads it elsewhere. It can be written again at any time: a failure is only told.
+pub fn write_page(directory: &Path) {
+    if let Err(error) = report::write_report(&[directory.to_owned()], &directory.join(report::DIRECTORY)) {
+        say::aside(format_args!("the report is not written: {error}"));
+    }
 }
 
 impl ReportArgs {
