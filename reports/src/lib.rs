@@ -5,6 +5,7 @@
 //! * [`cost`] prices the sandboxes, from a dated rate card where the backend does not say.
 //! * [`csb`] writes a run as result files of code-sandbox-bench, and its figures by that harness's methods.
 //! * [`summary`] condenses the attempts into counts and percentiles.
+//! * [`records`] puts receipts and case reports together, each readable on its own.
 //! * [`derived`] rebuilds every file of a run directory that follows from its journal.
 //! * [`compare`] puts two runs or cells side by side.
 //! * [`render`] shows a summary to a person.
@@ -23,6 +24,7 @@ pub mod files;
 mod html;
 mod markdown;
 pub mod percentile;
+pub mod records;
 pub mod render;
 pub mod report;
 pub mod schema;

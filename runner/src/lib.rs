@@ -6,6 +6,7 @@
 //! * `solver`, `agent`, `recording`: what does the tasks;
 //! * `import`: runs of other programs as runs of ours;
 //! * `journal`, `outputs`: what is written down;
+//! * `track`: publishing that elsewhere;
 //! * `progress`: what a person sees meanwhile.
 
 mod agent;
@@ -33,7 +34,10 @@ mod reap;
 mod recording;
 mod run;
 mod say;
+#[cfg(test)]
+mod schemas;
 mod solver;
+mod track;
 mod trial;
 mod warm;
 mod ways;

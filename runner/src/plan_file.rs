@@ -340,6 +340,11 @@ mod tests {
     }
 
     #[test]
+    fn the_shipped_schema_is_up_to_date() {
+        crate::schemas::check_read::<PlanFile>("plan");
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (text, says) in [
             ("replicate = 3", "replicate"),

@@ -16,6 +16,7 @@ mod record;
 mod report;
 mod run;
 mod table;
+mod track;
 mod triage;
 
 use std::process::ExitCode;
@@ -59,6 +60,8 @@ enum Command {
     Prewarm(prewarm::PrewarmArgs),
     /// List, inspect, check, convert and download data sets.
     Dataset(dataset::DatasetArgs),
+    /// Publish the evidence of runs to a tracker, or what of it is missing there.
+    Track(track::TrackArgs),
     /// Show the result of runs again, from their evidence, and write their report.
     Report(report::ReportArgs),
     /// Take in runs of code-sandbox-bench or Harbor.
@@ -98,7 +101,8 @@ pub fn main() -> ExitCode {
             Command::Fixture(args) => fixture::run(args).await,
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
-            Command::Report(args) => report::run(&args),
+            Command::Track(args) => track::run(args).await,
+            Command::Report(args) => report::run(&args).await,
             Command::Import(args) => import::import(&args),
             Command::Export(args) => import::export(&args),
             Command::Record(args) => record::run(&args),

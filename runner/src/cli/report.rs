@@ -14,6 +14,8 @@ use sandbox_bench_reports::summary::{Outcome, Summary};
 
 use super::fixture as fixture_report;
 use super::options::{OutputFormat, RatesOption};
+use super::track::TrackOption;
+use crate::config::Config;
 use crate::exit::{Exit, Fault};
 use crate::say;
 use crate::{fixture, run};
@@ -29,6 +31,11 @@ pub struct ReportArgs {
     html: Option<PathBuf>,
     #[command(flatten)]
     rates: RatesOption,
+    #[command(flatten)]
+    track: TrackOption,
+    /// Configuration of the tracker [default: bench.toml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// What is written to stdout.
     #[arg(long, value_enum, default_value = "text")]
     format: ReportFormat,
@@ -67,11 +74,15 @@ impl ReportFormat {
 ///
 /// # Errors
 /// A run directory cannot be read or written, or the report cannot.
-pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
+pub async fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     let rates = args.rates.card()?;
     if args.format == ReportFormat::Parquet && io::stdout().is_terminal() {
         return Err(Fault::usage(anyhow!("Parquet is not for a terminal: send it to a file with > trials.parquet")));
     }
+    let tracking = match args.track.is_some() {
+        true => args.track.tracking(&Config::read(args.config.as_deref()).map_err(Fault::usage)?)?,
+        false => None,
+    };
     let mut exit = Exit::Accepted;
     for directory in &args.runs {
         if fixture::is_fixture(directory) {
@@ -79,7 +90,7 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
             if let Some(format) = args.format.of_each() {
                 fixture_report::print(&summary, directory, format)?;
             }
-            match fixture_report::exit(&summary) {
+            match summary.exit() {
                 Exit::Accepted => {}
                 other => exit = other,
             }
@@ -99,22 +110,15 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     }
     let runs: Vec<PathBuf> = args.runs.iter().filter(|run| !fixture::is_fixture(run)).cloned().collect();
     if runs.is_empty() {
-        return match args.format.of_each() {
-            Some(_) => Ok(exit),
-            None => Err(Fault::usage(anyhow!("fixture runs have no attempts at tasks: see them as text or json"))),
-        };
+        if args.format.of_each().is_none() {
+            return Err(Fault::usage(anyhow!("fixture runs have no attempts at tasks: see them as text or json")));
+        }
+    } else {
+        args.write(&runs)?;
     }
-    let page = report::write_report(&runs, &args.directory(&runs)).map_err(Fault::evidence)?;
-    match args.format {
-        ReportFormat::Text => say::result(format_args!("report:   {}", page.display()))?,
-        ReportFormat::Json => {}
-        ReportFormat::Csv => written(derived::write_csv(&runs, io::stdout().lock()))?,
-        ReportFormat::Parquet => written(derived::write_parquet(&runs, io::stdout()))?,
-        ReportFormat::Html => copy(&page)?,
-        ReportFormat::Markdown => {
-            for name in report::MARKDOWN {
-                copy(&page.with_file_name(name))?;
-            }
+    if let Some(tracking) = tracking {
+        for directory in &args.runs {
+            tracking.finish(directory).await;
         }
     }
     Ok(exit)
@@ -138,7 +142,32 @@ fn copy(path: &Path) -> Result<(), Fault> {
     written(copied.map_err(TableError::Write))
 }
 
+/// Writes the report of a run for whoever reads it elsewhere. It can be written again at any time: a failure is only told.
+pub fn write_page(directory: &Path) {
+    if let Err(error) = report::write_report(&[directory.to_owned()], &directory.join(report::DIRECTORY)) {
+        say::aside(format_args!("the report is not written: {error}"));
+    }
+}
+
 impl ReportArgs {
+    /// Writes the report of `runs`, and what of it was asked for to stdout.
+    fn write(&self, runs: &[PathBuf]) -> Result<(), Fault> {
+        let page = report::write_report(runs, &self.directory(runs)).map_err(Fault::evidence)?;
+        match self.format {
+            ReportFormat::Text => say::result(format_args!("report:   {}", page.display()))?,
+            ReportFormat::Json => {}
+            ReportFormat::Csv => written(derived::write_csv(runs, io::stdout().lock()))?,
+            ReportFormat::Parquet => written(derived::write_parquet(runs, io::stdout()))?,
+            ReportFormat::Html => copy(&page)?,
+            ReportFormat::Markdown => {
+                for name in report::MARKDOWN {
+                    copy(&page.with_file_name(name))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Where the report of `runs` goes.
     fn directory(&self, runs: &[PathBuf]) -> PathBuf {
         let default = || match runs {

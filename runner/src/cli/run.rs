@@ -13,6 +13,7 @@ use sandbox_bench_core::evidence::Bounds;
 use super::estimate::Estimate;
 use super::models::{Chosen, ModelOptions};
 use super::options::{self, ConditionName, OutputFormat, Pair, RatesOption, TaskFilter};
+use super::track::TrackOption;
 use super::{report, table};
 use crate::config::Config;
 use crate::connect;
@@ -90,6 +91,8 @@ pub struct RunArgs {
     results: PathBuf,
     #[command(flatten)]
     rates: RatesOption,
+    #[command(flatten)]
+    track: TrackOption,
     /// Print the plan and run nothing.
     #[arg(long)]
     dry_run: bool,
@@ -215,6 +218,7 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
     let config = args.configuration()?;
     let mut request = args.request(&config).await?;
     let rates = args.rates.card()?;
+    let tracking = args.track.tracking(&config)?;
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
     let planned = run::plan(&request, &config).await?;
     request.artifacts = options::artifacts(&args.artifact, &planned.artifact_variables());
@@ -228,6 +232,9 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
     }
     let progress = Progress::new(&plan::by_backend(&planned.trials), args.quiet);
     let open = run::begin(&request, &planned, progress.clone(), interrupt).await?;
+    if let Some(tracking) = &tracking {
+        tracking.begin(&open.directory);
+    }
     let warm = run::prewarm(&request, &planned, &open, &progress, false).await;
     let ran = match warm {
         Ok(warm) => run::execute(&request, &planned, &open, warm, &rates, &progress).await,
@@ -241,6 +248,10 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
         say::aside(format_args!("next: make room, then sandbox-bench reap {}", directory.display()));
     })?;
     report::print(&summary, &directory, args.format, report::next(&summary, &directory))?;
+    if let Some(tracking) = tracking {
+        report::write_page(&directory);
+        tracking.finish(&directory).await;
+    }
     let exit = report::exit(&summary);
     // Who names tasks has chosen; who takes a whole data set must hear that it was not whole.
     if exit == Exit::Accepted && !planned.problems.is_empty() && whole_datasets(&request.tasks) {

@@ -23,6 +23,7 @@ mod recipes;
 mod replay;
 mod sdk;
 mod solver;
+mod track;
 mod unavailable;
 mod usage;
 mod vercel;
