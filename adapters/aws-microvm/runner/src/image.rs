@@ -22,6 +22,8 @@ const INDEX: &str = "index.gz";
 const USER: &str = "user";
 /// Who the image's commands run as is noted here, by that user.
 const NOTE: &str = "/tmp/.sandbox-bench-user";
+/// What the build context has of ours; a task's `COPY .` may have brought it anywhere.
+const CONTEXT: &str = ".sandbox-bench-context";
 /// The member of a layer that lists what was removed.
 const REMOVED: &str = ".sandbox-removed";
 /// What is no part of an image: the kernel's and the platform's files, what is temporary, and our own.
@@ -88,6 +90,10 @@ fn walk(mut visit: impl FnMut(&Path, &fs::Metadata) -> io::Result<()>) -> io::Re
             let path = entry.path();
             if APART.iter().any(|apart| path == Path::new(apart)) {
                 continue;
+            }
+            if entry.file_name() == CONTEXT {
+                // What cannot be removed is a file of the image.
+                let _ = fs::remove_dir_all(&path);
             }
             // It may have vanished.
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
@@ -171,7 +177,7 @@ fn apply(layer: &Path) -> io::Result<()> {
         }
         entry.unpack_in("/")?;
     }
-    Ok(())
+    fs::remove_file(layer)
 }
 
 fn remove(path: &Path) -> io::Result<()> {

@@ -14,7 +14,7 @@ use tokio::time::{sleep_until, timeout};
 
 use super::children::Children;
 use super::output::Output;
-use super::request::{JobRequest, Prepared};
+use super::request::{JobRequest, Prepared, Stdin};
 use crate::refusal::{Answer, Refusal};
 use crate::sys::{self, Exit};
 
@@ -127,8 +127,9 @@ impl Job {
         };
         command.stdout(pipe(&self.stdout)?).stderr(pipe(&self.stderr)?);
         command.stdin(match stdin {
-            Some(bytes) => given(&bytes).map_err(Failed::Machine)?.into(),
-            None => Stdio::null(),
+            Stdin::Bytes(bytes) => given(&bytes).map_err(Failed::Machine)?.into(),
+            Stdin::File(file) => file.into(),
+            Stdin::Nothing => Stdio::null(),
         });
         // It is there before the process is, so that no process is without one who waits for it.
         let (started, start) = std::sync::mpsc::channel();
@@ -238,6 +239,11 @@ impl Job {
     /// Ends its process group by force, without waiting for that.
     pub(crate) fn end_now(&self) {
         self.end_by(Ending::Killed, libc::SIGKILL);
+    }
+
+    /// When it ended, by the wall clock in milliseconds; none while it runs.
+    pub(crate) fn ended_ms(&self) -> Option<u64> {
+        self.state().end.as_ref().map(|end| end.at_ms)
     }
 
     pub(crate) fn running(&self) -> bool {

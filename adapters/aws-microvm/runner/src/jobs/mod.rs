@@ -17,9 +17,9 @@ pub(crate) use self::job::{Job, Position};
 use self::request::JobRequest;
 use crate::refusal::{Answer, Refusal};
 
-/// Most jobs that run at one time, and most that are remembered.
+/// Most jobs that run at one time, and most that are remembered: of those that have ended, the oldest are forgotten.
 const MAX_RUNNING: usize = 256;
-const MAX_KNOWN: usize = 4096;
+const MAX_KNOWN: usize = 1024;
 
 /// All jobs of this MicroVM.
 pub(crate) struct Jobs {
@@ -51,12 +51,17 @@ impl Jobs {
         // Held until the job is there, so that two equal requests start one.
         let mut known = self.known();
         let running = known.values().filter(|job| job.running()).count();
-        let full = running >= MAX_RUNNING || known.len() >= MAX_KNOWN;
+        if known.len() >= MAX_KNOWN
+            && let Some(oldest) = known.values().filter(|job| !job.running()).min_by_key(|job| job.ended_ms()).cloned()
+        {
+            oldest.forget();
+            known.remove(&oldest.id);
+        }
         match known.entry(request.job_id.clone()) {
             Entry::Occupied(job) if job.get().request == digest => Ok((job.get().clone(), false)),
             Entry::Occupied(_) => Err(Refusal::conflict(format!("job {} is another one", request.job_id))),
-            Entry::Vacant(_) if full => {
-                Err(Refusal::busy(format!("{running} jobs run: wait for their end, and delete those that have ended")))
+            Entry::Vacant(_) if running >= MAX_RUNNING => {
+                Err(Refusal::busy(format!("{running} jobs run: wait for the end of some")))
             }
             Entry::Vacant(place) => {
                 let prepared = request.prepare()?;

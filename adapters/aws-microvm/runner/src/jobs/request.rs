@@ -1,7 +1,7 @@
 //! The body of `POST /v1/jobs`, and the process that it asks for.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use super::output::Keep;
+use crate::files;
 use crate::image;
 use crate::refusal::{Answer, Refusal};
 use crate::settings::OWN_PREFIX;
@@ -43,6 +44,8 @@ pub(crate) struct JobRequest {
     user: Option<Name>,
     group: Option<Name>,
     stdin_b64: Option<String>,
+    /// A file that becomes stdin, and is removed once it is open.
+    stdin_path: Option<String>,
     timeout_ms: u64,
     #[serde(default = "default_grace")]
     kill_grace_ms: u64,
@@ -77,10 +80,17 @@ impl Name {
     }
 }
 
+/// What a command reads.
+pub(crate) enum Stdin {
+    Nothing,
+    Bytes(Vec<u8>),
+    File(File),
+}
+
 /// A request that was checked, and its process, not yet started.
 pub(crate) struct Prepared {
     pub(crate) command: Command,
-    pub(crate) stdin: Option<Vec<u8>>,
+    pub(crate) stdin: Stdin,
     pub(crate) timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) max_output: u64,
@@ -173,13 +183,24 @@ impl JobRequest {
         Ok(Path::new(path))
     }
 
-    fn stdin(&self) -> Answer<Option<Vec<u8>>> {
-        let Some(text) = &self.stdin_b64 else { return Ok(None) };
-        let bytes = STANDARD.decode(text).map_err(|_| Refusal::bad("stdin_b64 is not base64"))?;
-        if bytes.len() > MAX_STDIN {
-            return Err(Refusal::too_large(MAX_STDIN as u64));
+    fn stdin(&self) -> Answer<Stdin> {
+        match (&self.stdin_b64, &self.stdin_path) {
+            (None, None) => Ok(Stdin::Nothing),
+            (Some(text), None) => {
+                let bytes = STANDARD.decode(text).map_err(|_| Refusal::bad("stdin_b64 is not base64"))?;
+                if bytes.len() > MAX_STDIN {
+                    return Err(Refusal::too_large(MAX_STDIN as u64));
+                }
+                Ok(Stdin::Bytes(bytes))
+            }
+            (None, Some(path)) => {
+                let failed = |e| Refusal::of_file(path, &e);
+                let file = File::open(files::absolute(path)?).map_err(failed)?;
+                fs::remove_file(path).map_err(failed)?;
+                Ok(Stdin::File(file))
+            }
+            (Some(_), Some(_)) => Err(Refusal::bad("only one of stdin_b64 and stdin_path can be given")),
         }
-        Ok(Some(bytes))
     }
 }
 
