@@ -31,7 +31,7 @@ pub(crate) async fn snapshot(vm: &Vm, call: &Call, spec: &SnapshotSpec) -> Resul
     let what = format!("MicroVM {}: snapshot", vm.id);
     let on_host = |e: std::io::Error| Error::invalid("a layer cannot be kept on the host").because(e);
     let layer = NamedTempFile::new().map_err(on_host)?;
-    let changes = Request::new(Method::GET, &["v1", "changes"]).header("accept-encoding", "gzip");
+    let changes = Request::new(Method::GET, &["v1", "changes"]);
     transfer::receive(vm, call, &what, &changes, (layer.path(), LAYER_LIMIT)).await?;
     let base = base_context(&vm.cloud, call, &vm.image).await?;
     let name = warm_name(&spec.tag);

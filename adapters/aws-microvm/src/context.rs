@@ -68,7 +68,7 @@ pub(crate) fn with_layer(
     text(&mut zip, DOCKERFILE, dockerfile.as_bytes(), 0o644).map_err(odd)?;
     for index in 0..old.len() {
         let member = old.by_index_raw(index).map_err(odd)?;
-        if member.name() != DOCKERFILE {
+        if member.name().map_err(odd)? != DOCKERFILE {
             zip.raw_copy_file(member).map_err(odd)?;
         }
     }
@@ -154,7 +154,7 @@ mod tests {
         (0..zip.len())
             .map(|at| {
                 let file = zip.by_index(at).unwrap();
-                (file.name().to_owned(), file.unix_mode().unwrap())
+                (file.name().unwrap().into_owned(), file.unix_mode().unwrap())
             })
             .collect()
     }

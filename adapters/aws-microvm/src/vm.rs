@@ -167,6 +167,7 @@ impl Vm {
         let what = format!("MicroVM {}: start", self.id);
         let mut pause = READY_PAUSES[0];
         let mut looked = Instant::now();
+        let mut last: Option<Error> = None;
         loop {
             let health = tokio::time::timeout(READY_TRY, self.health(call)).await;
             match health {
@@ -186,7 +187,8 @@ impl Vm {
                     return Err(error);
                 }
                 // Tokens of a MicroVM are refused before the service knows it everywhere.
-                other => tracing::trace!(id = self.id, ?other, "not ready yet"),
+                Ok(Err(error)) => last = Some(error),
+                Ok(Ok(_)) | Err(_) => {}
             }
             if looked.elapsed() > LOOK {
                 looked = Instant::now();
@@ -200,7 +202,12 @@ impl Vm {
                     _ => {}
                 }
             }
-            bounded(call, &what, tokio::time::sleep(pause)).await?;
+            if let Err(over) = bounded(call, &what, tokio::time::sleep(pause)).await {
+                return Err(match last {
+                    Some(last) => over.because(last),
+                    None => over,
+                });
+            }
             pause = (pause * 3 / 2).min(READY_PAUSES[1]);
         }
     }

@@ -31,6 +31,11 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "daytona", about: "Daytona, by its API (v0)", compiled: cfg!(feature = "daytona") },
     Known { name: "vercel", about: "Vercel Sandbox, microVMs by its API", compiled: cfg!(feature = "vercel") },
+    Known {
+        name: "aws-microvm",
+        about: "AWS Lambda MicroVMs, by the vendor's client",
+        compiled: cfg!(feature = "aws-microvm"),
+    },
 ];
 
 /// Connects to the backend `name`, as its table of the configuration says.
@@ -51,6 +56,8 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
         "daytona" => sandbox_bench_daytona::connect(&parse(name, config)?, call).await,
         #[cfg(feature = "vercel")]
         "vercel" => sandbox_bench_vercel::connect(&parse(name, config)?),
+        #[cfg(feature = "aws-microvm")]
+        "aws-microvm" => sandbox_bench_aws_microvm::connect(&parse(name, config)?).await,
         _ => Err(missing(name)),
     }
 }

@@ -237,8 +237,8 @@ async fn get_tar(Asked(pairs): Asked<Vec<(String, String)>>, headers: HeaderMap)
     archive::get(archive::Get::read(pairs)?, &headers)
 }
 
-async fn changes(State(runner): Shared, headers: HeaderMap) -> Answer {
+async fn changes(State(runner): Shared) -> Answer {
     let since =
         runner.boot.since().ok_or_else(|| Refusal::conflict("this MicroVM was not asked for its health yet"))?;
-    blocking(move || archive::changes(since, &headers)).await
+    blocking(move || archive::changes(since)).await
 }

@@ -7,9 +7,9 @@ use std::path::{Component, Path, PathBuf};
 
 use axum::Json;
 use axum::body::Body;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -180,18 +180,26 @@ pub(crate) fn get(query: Get, headers: &HeaderMap) -> Answer {
     let root = absolute(&query.path)?.to_path_buf();
     fs::symlink_metadata(&root).map_err(|e| Refusal::of_file(&query.path, &e))?;
     let excluded = query.exclude.iter().map(|path| root.join(path)).collect::<Vec<_>>();
-    sent(headers, move |to| pack(to, &root, &excluded))
+    let gzip = names_gzip(headers, ACCEPT_ENCODING.as_str());
+    let mut response = sent(gzip, "application/x-tar", move |to| pack(to, &root, &excluded));
+    if gzip {
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    Ok(response)
 }
 
 /// What was changed in this MicroVM since `since`, as a layer that an image build can apply.
-pub(crate) fn changes(since: (i64, i64), headers: &HeaderMap) -> Answer {
+pub(crate) fn changes(since: (i64, i64)) -> Answer {
     let changes = Changes::since(since).map_err(|e| Refusal::of_file("the image's index", &e))?;
-    sent(headers, move |to| changes.write(to))
+    Ok(sent(true, "application/gzip", move |to| changes.write(to)))
 }
 
-/// Sends an archive that `write` writes on a thread of its own, compressed if the client takes that.
-fn sent(headers: &HeaderMap, write: impl FnOnce(Sink) -> io::Result<Sink> + Send + 'static) -> Answer {
-    let gzip = names_gzip(headers, ACCEPT_ENCODING.as_str());
+/// Sends an archive that `write` writes on a thread of its own.
+fn sent(
+    gzip: bool,
+    kind: &'static str,
+    write: impl FnOnce(Sink) -> io::Result<Sink> + Send + 'static,
+) -> Response {
     let (sender, receiver) = mpsc::channel(CHUNKS);
     let chunks = Chunks { sender: sender.clone(), buffer: Vec::with_capacity(CHUNK) };
     tokio::task::spawn_blocking(move || {
@@ -202,12 +210,7 @@ fn sent(headers: &HeaderMap, write: impl FnOnce(Sink) -> io::Result<Sink> + Send
         }
     });
     let body = stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
-    let mut response = ([(CONTENT_TYPE, "application/x-tar")], Body::from_stream(body)).into_response();
-    if gzip {
-        let value = "gzip".parse().map_err(|_| Refusal::internal("a header"))?;
-        response.headers_mut().insert(CONTENT_ENCODING, value);
-    }
-    Ok(response)
+    ([(CONTENT_TYPE, kind)], Body::from_stream(body)).into_response()
 }
 
 fn names_gzip(headers: &HeaderMap, name: &str) -> bool {

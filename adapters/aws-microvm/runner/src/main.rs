@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), String> {
     let settings = Settings::read(|name| std::env::var(name).ok())?;
-    sys::prepare_process().map_err(|e| format!("cannot become the parent of orphans: {e}"))?;
+    sys::prepare_process();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -14,11 +14,12 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// What this process is to the whole MicroVM: the parent of every process that lost its own, with a known file mode mask.
-pub(crate) fn prepare_process() -> io::Result<()> {
+/// Where it cannot be that parent, such as under an emulator of its processor, the first process is.
+pub(crate) fn prepare_process() {
     // SAFETY: neither call has a pointer or touches memory.
     unsafe {
         libc::umask(0o022);
-        checked(libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1)).map(drop)
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
     }
 }
 
