@@ -32,6 +32,11 @@ pub const KNOWN: &[Known] = &[
     Known { name: "daytona", about: "Daytona, by its API (v0)", compiled: cfg!(feature = "daytona") },
     Known { name: "modal", about: "Modal Sandboxes (V2), over gRPC", compiled: cfg!(feature = "modal") },
     Known { name: "vercel", about: "Vercel Sandbox, microVMs by its API", compiled: cfg!(feature = "vercel") },
+    Known {
+        name: "aws-microvm",
+        about: "AWS Lambda MicroVMs, by the vendor's client",
+        compiled: cfg!(feature = "aws-microvm"),
+    },
 ];
 
 /// Connects to the backend `name`, as its table of the configuration says.
@@ -54,6 +59,8 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
         "modal" => sandbox_bench_modal::connect(&parse(name, config)?),
         #[cfg(feature = "vercel")]
         "vercel" => sandbox_bench_vercel::connect(&parse(name, config)?),
+        #[cfg(feature = "aws-microvm")]
+        "aws-microvm" => sandbox_bench_aws_microvm::connect(&parse(name, config)?).await,
         _ => Err(missing(name)),
     }
 }

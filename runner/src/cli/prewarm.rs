@@ -29,6 +29,12 @@ pub struct PrewarmArgs {
     backends: BackendOptions,
     #[command(flatten)]
     tasks: TaskOptions,
+    /// For aws-microvm: bucket for build contexts [default: AWS_MICROVM_ARTIFACT_BUCKET].
+    #[arg(long, value_name = "NAME")]
+    aws_bucket: Option<String>,
+    /// For aws-microvm: role that the service assumes to build images [default: AWS_MICROVM_BUILD_ROLE_ARN].
+    #[arg(long, value_name = "ARN")]
+    aws_build_role_arn: Option<String>,
     /// Make new artifacts also where fitting ones are there.
     #[arg(long)]
     rebuild: bool,
@@ -66,7 +72,13 @@ struct Made {
 /// # Errors
 /// The request is wrong, a backend does not answer, or the evidence cannot be written.
 pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
-    let config = args.backends.config()?;
+    let mut config = args.backends.config()?;
+    for (setting, value) in [("bucket", &args.aws_bucket), ("build_role_arn", &args.aws_build_role_arn)] {
+        if let Some(value) = value {
+            let table = config.backend.entry("aws-microvm".to_owned()).or_default();
+            table.insert(setting.to_owned(), value.as_str().into());
+        }
+    }
     let request = request(&args, args.backends.chosen(&config).await?)?;
     let rates = RateCard::named(None).map_err(Fault::infrastructure)?;
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;

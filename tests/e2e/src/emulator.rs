@@ -47,8 +47,17 @@ impl Emulator {
     /// It does not say its address.
     #[must_use]
     pub fn start_with(vendor: &str, last: &str, options: &[&str]) -> Self {
+        Self::start_apart(vendor, last, &[&["--network"], options].concat())
+    }
+
+    /// The same with machines that do not share this host's network, and so not its ports.
+    ///
+    /// # Panics
+    /// It does not say its address.
+    #[must_use]
+    pub fn start_apart(vendor: &str, last: &str, options: &[&str]) -> Self {
         let mut command = Command::new(program());
-        command.args([vendor, "--network"]).args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(vendor).args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let first = lines.next().expect("an emulator that starts");

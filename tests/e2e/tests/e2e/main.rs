@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod agent;
+mod aws_microvm;
 mod backends;
 mod compare;
 mod dataset;

@@ -1,0 +1,90 @@
+//! Whole runs on AWS Lambda MicroVMs, as their emulator plays them.
+
+use std::path::PathBuf;
+
+use sandbox_bench_core::ConditionProof;
+use sandbox_bench_core::evidence::Cleanup;
+use sandbox_bench_e2e::evidence::assert_hidden;
+use sandbox_bench_e2e::{Bench, Emulator, World};
+use serde_json::json;
+
+/// Bundled tasks of three forms that need nothing but a shell.
+const TASKS: &str = "relay-config,access-log,fifo-service";
+const SECRET: &str = "emulator-secret";
+const BUCKET: &str = "contexts";
+const ROLE: &str = "arn:aws:iam::123456789012:role/build";
+
+fn emulator() -> Emulator {
+    Emulator::start_apart("aws-microvm", "AWS_SECRET_ACCESS_KEY", &["--bucket", BUCKET])
+}
+
+/// The runner as cargo has built it: MicroVMs run on this host.
+fn runner() -> PathBuf {
+    if let Some(given) = std::env::var_os("SANDBOX_BENCH_MICROVM_RUNNER") {
+        return PathBuf::from(given);
+    }
+    let test = std::env::current_exe().unwrap();
+    let built = test.ancestors().nth(2).unwrap().join("sandbox-bench-microvm-runner");
+    assert!(built.is_file(), "build it with `cargo build -p sandbox-bench-microvm-runner`");
+    built
+}
+
+fn point(emulator: &Emulator, bench: Bench) -> Bench {
+    let bench = emulator.point(bench).env("AWS_MICROVM_RUNNER", runner().to_str().unwrap());
+    bench.env("AWS_MICROVM_ARCH", std::env::consts::ARCH)
+}
+
+#[test]
+fn gold_is_accepted_cold_and_warm_and_nothing_stays_behind() {
+    let (world, emulator) = (World::new(), emulator());
+    let bench = |line: &str| {
+        let bench = point(&emulator, world.bench(line));
+        bench.env("AWS_MICROVM_ARTIFACT_BUCKET", BUCKET).env("AWS_MICROVM_BUILD_ROLE_ARN", ROLE)
+    };
+    let line =
+        format!("run -vv --backend aws-microvm --dataset smoke --task {TASKS} --condition cold,warm --solver gold");
+    let ran = bench(&line).run().exits(0);
+
+    let run = world.run();
+    run.validate();
+    let attempts = run.attempts();
+    assert_eq!(attempts.iter().filter(|attempt| attempt.accepted()).count(), 6);
+    for attempt in &attempts {
+        assert!(matches!(attempt.proof, Some(ConditionProof::Proven { .. })), "{:?}", attempt.proof);
+        assert_eq!(attempt.cleanup, Cleanup::Confirmed);
+        let cost = &attempt.observation.as_ref().unwrap().cost_evidence;
+        assert!(cost["running_seconds"].parse::<f64>().is_ok_and(|seconds| seconds > 0.0), "{cost:?}");
+        assert!(cost["lower_bound"].contains("baseline"), "{cost:?}");
+    }
+
+    let state = emulator.shows("state");
+    assert_eq!(state["machines"], json!([]));
+    let running = state["microvms"].as_object().unwrap().values().filter(|vm| vm["state"] != "TERMINATED").count();
+    assert_eq!(running, 0);
+    let listed = bench("artifacts list --backend aws-microvm --format json").run().exits(0).stdout;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    assert!(ids.iter().any(|id| id.contains(":sb-warm-")) && ids.iter().any(|id| id.contains(":sb-env-")), "{ids:?}");
+    let deleted = bench(&format!("artifacts delete --backend aws-microvm {}", ids.join(" "))).run().exits(0);
+    assert_eq!(emulator.shows("state")["images"], json!({}));
+    assert_eq!(emulator.shows("violations"), json!([]));
+    assert_hidden(SECRET, world.path(), &[&ran.stdout, &ran.stderr, &deleted.stdout, &deleted.stderr]);
+}
+
+#[test]
+fn prewarm_takes_bucket_and_role_from_the_command_line_and_run_takes_its_image() {
+    let (world, emulator) = (World::new(), emulator());
+    let tasks = "--backend aws-microvm --dataset smoke --task relay-config";
+    let without = point(&emulator, world.bench(&format!("prewarm {tasks}"))).run();
+    assert!(without.code != Some(0), "{}", without.stdout);
+    let told = without.stdout + &without.stderr;
+    assert!(told.contains("--aws-build-role-arn"), "{told}");
+
+    let line = format!("prewarm {tasks} --aws-bucket {BUCKET} --aws-build-role-arn {ROLE}");
+    let made = point(&emulator, world.bench(&line)).run().exits(0);
+    let variable = made.stdout.lines().find_map(|line| line.strip_prefix("AWS_MICROVM_IMAGE_ID=")).unwrap();
+    // Neither bucket nor role is needed any more.
+    let line = format!("run {tasks} --condition warm --solver gold");
+    point(&emulator, world.bench(&line)).env("AWS_MICROVM_IMAGE_ID", variable).run().exits(0);
+    assert_eq!(emulator.shows("violations"), json!([]));
+}
