@@ -188,7 +188,8 @@ async fn pieces_of_an_upload_arrive_once(bench: Bench) -> Check {
     made.sandbox.upload(&call, &[input]).await?;
     bench.faults([])?;
     let digest = sandbox_bench_core::Digest::of(&content).to_string();
-    let (_, seen) = bench.sh(&made, "sha256sum </tmp/large; stat -c %a /tmp/large; ls /opt/sandbox-bench/incoming").await?;
+    let (_, seen) =
+        bench.sh(&made, "sha256sum </tmp/large; stat -c %a /tmp/large; ls /opt/sandbox-bench/incoming").await?;
     let seen: Vec<&str> = seen.split_whitespace().collect();
     ensure!(digest.ends_with(seen.first().unwrap_or(&"nothing")), "another file arrived: {seen:?}, not {digest}");
     same("its mode, and what stays of the pieces", seen.get(2..).unwrap_or_default().to_vec(), vec!["640"])?;

@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use axum::Json;
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue};
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::Compression;
@@ -195,11 +195,7 @@ pub(crate) fn changes(since: (i64, i64)) -> Answer {
 }
 
 /// Sends an archive that `write` writes on a thread of its own.
-fn sent(
-    gzip: bool,
-    kind: &'static str,
-    write: impl FnOnce(Sink) -> io::Result<Sink> + Send + 'static,
-) -> Response {
+fn sent(gzip: bool, kind: &'static str, write: impl FnOnce(Sink) -> io::Result<Sink> + Send + 'static) -> Response {
     let (sender, receiver) = mpsc::channel(CHUNKS);
     let chunks = Chunks { sender: sender.clone(), buffer: Vec::with_capacity(CHUNK) };
     tokio::task::spawn_blocking(move || {

@@ -51,7 +51,8 @@ fn runner() -> anyhow::Result<PathBuf> {
         return Ok(given.into());
     }
     let test = std::env::current_exe()?;
-    let built = test.ancestors().nth(2).context("the test lies in no target directory")?.join("sandbox-bench-microvm-runner");
+    let built =
+        test.ancestors().nth(2).context("the test lies in no target directory")?.join("sandbox-bench-microvm-runner");
     ensure!(
         built.is_file(),
         "{} is not there: build it with `cargo build -p sandbox-bench-microvm-runner`, or name another with {RUNNER}",

@@ -41,9 +41,8 @@ fn gold_is_accepted_cold_and_warm_and_nothing_stays_behind() {
         let bench = point(&emulator, world.bench(line));
         bench.env("AWS_MICROVM_ARTIFACT_BUCKET", BUCKET).env("AWS_MICROVM_BUILD_ROLE_ARN", ROLE)
     };
-    let line = format!(
-        "run -vv --backend aws-microvm --dataset smoke --task {TASKS} --condition cold,warm --solver gold"
-    );
+    let line =
+        format!("run -vv --backend aws-microvm --dataset smoke --task {TASKS} --condition cold,warm --solver gold");
     let ran = bench(&line).run().exits(0);
 
     let run = world.run();
