@@ -282,7 +282,8 @@ fn capabilities(settings: &Settings) -> Capabilities {
         cpu_limit: Enforcement::Advisory,
         memory_limit: Enforcement::Advisory,
         pids_limit: Enforcement::Absent,
-        disk_limit: Enforcement::Enforced,
+        // It comes with the size, and is never less than asked for.
+        disk_limit: Enforcement::Advisory,
         max_upload_bytes: None,
         max_lifetime_seconds: Some(LONGEST),
         max_concurrency: Some(settings.concurrency.unwrap_or(fitting)),

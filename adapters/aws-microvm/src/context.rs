@@ -31,7 +31,12 @@ pub(crate) fn write(dockerfile: &str, program: &Program, own: Option<(&Path, &st
     let mut zip = new()?;
     text(&mut zip, DOCKERFILE, dockerfile.as_bytes(), 0o644).map_err(odd)?;
     match program {
-        Program::Binary { bytes, .. } => text(&mut zip, &format!("{OURS}/runner"), bytes, 0o755).map_err(odd)?,
+        Program::Binary { bytes, .. } => {
+            // Small as it is: not worth the time to compress it.
+            let options = options(0o755).compression_method(CompressionMethod::Stored);
+            zip.start_file(format!("{OURS}/runner"), options).map_err(odd)?;
+            zip.write_all(bytes).map_err(|e| odd(e.into()))?;
+        }
         Program::Sources => {
             for (path, content) in program::sources()? {
                 text(&mut zip, &format!("{OURS}/source/{path}"), &content, 0o644).map_err(odd)?;

@@ -63,7 +63,8 @@ pub(crate) async fn create(
     let (image, hit) = match &spec.source {
         Source::Artifact(id) => (artifact(&state.cloud, call, id).await?, None),
         source => {
-            let (image, hit) = within_limit(state, call, spec, (source, size), log).await?;
+            let built = within_limit(state, call, spec, (source, size), log).await;
+            let (image, hit) = built.map_err(|error| of_source(source, error))?;
             (image, Some(hit))
         }
     };
@@ -85,6 +86,16 @@ pub(crate) async fn create(
         provider_times: timestamp(&answer.started_at).map(|at| ("started".to_owned(), at)).into_iter().collect(),
     };
     Ok((vm, facts))
+}
+
+/// Names what the environment is made of in the error that says that there is none.
+fn of_source(source: &Source, error: Error) -> Error {
+    match (source, error.kind()) {
+        (Source::Image(image), ErrorKind::Environment) => {
+            Error::new(ErrorKind::Environment, format!("image {image} cannot be had")).because(error)
+        }
+        _ => error,
+    }
 }
 
 /// The image of a source, by the limit for environments.

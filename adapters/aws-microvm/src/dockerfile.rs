@@ -26,24 +26,27 @@ pub(crate) fn with_runner(text: &str, program: &Program, port: u16) -> String {
         port => format!("ENV SANDBOX_RUNNER_API_ADDRESS=0.0.0.0:{port}\n"),
     };
     format!(
-        "{}\n{copy}\nRUN [\"{HOME}/runner\", \"note-user\"]\nUSER 0\n{}\n{listen}EXPOSE {port} 9000\nENTRYPOINT []\n\
+        "{}\n{copy}\n{}\nUSER 0\n{}\n{listen}EXPOSE {port} 9000\nENTRYPOINT []\n\
          CMD [\"{HOME}/runner\"]\n",
         text.trim_end(),
-        index(),
+        step("note-user"),
+        step("index"),
     )
 }
 
-fn index() -> String {
-    format!("RUN [\"{HOME}/runner\", \"index\"]")
+/// A step of the runner.
+fn step(words: &str) -> String {
+    let words: Vec<String> = words.split(' ').map(|word| format!("\"{word}\"")).collect();
+    format!("RUN [\"{HOME}/runner\", {}]", words.join(", "))
 }
 
 /// A Dockerfile of ours with one more layer, which the context has under `name`; none if it is not ours.
 pub(crate) fn with_layer(text: &str, name: &str) -> Option<String> {
-    let at = text.rfind(&index())?;
-    let (before, after) = text.split_at(at);
-    let layer = format!("{HOME}/layer.tar.gz");
-    let steps = format!("COPY {OURS}/{name} {layer}\nRUN [\"{HOME}/runner\", \"apply\", \"{layer}\"]\n");
-    Some(format!("{before}{steps}{after}"))
+    // All is copied before anything is applied: what a layer removes may be where the build has its context.
+    let (task, ours) = text.split_at(text.rfind(&step("note-user"))?);
+    let (ours, rest) = ours.split_at(ours.find(&step("index"))?);
+    let apply = step(&format!("apply {HOME}/{name}"));
+    Some(format!("{task}COPY {OURS}/{name} {HOME}/{name}\n{ours}{apply}\n{rest}"))
 }
 
 /// `text` with `stage` before its last `FROM`, after every `ARG` that comes before the first.
@@ -84,11 +87,12 @@ mod tests {
     }
 
     #[test]
-    fn layers_are_applied_in_their_order_before_the_index() {
+    fn layers_are_copied_then_applied_in_their_order_before_the_index() {
         let binary = Program::Binary { bytes: Vec::new(), digest: String::new() };
         let first = with_layer(&with_runner("FROM a", &binary, 8080), "layer-1").unwrap();
         let second = with_layer(&first, "layer-2").unwrap();
-        let places = ["USER 0", "layer-1", "layer-2", "\"index\"", "CMD"].map(|part| second.find(part).unwrap());
+        let parts = ["/layer-1 ", "/layer-2 ", "USER 0", "/layer-1\"]", "/layer-2\"]", "\"index\"", "CMD"];
+        let places = parts.map(|part| second.find(part).unwrap());
         assert!(places.is_sorted(), "{second}");
         assert_eq!(with_layer("FROM a", "layer-1"), None);
     }

@@ -37,13 +37,13 @@ where
             let out = Error::new(kind.clone(), format!("{what}: the request cannot be made: {text}"));
             if kind == ErrorKind::Credentials { out.hint(CREDENTIALS) } else { out }
         }
-        SdkError::DispatchFailure(failure) => {
+        SdkError::DispatchFailure(_) => {
             let text = root(&error);
             // The SDK looks for credentials when it sends the first request.
             if text.to_lowercase().contains("credential") {
                 return Error::new(ErrorKind::Credentials, format!("{what}: {text}")).hint(CREDENTIALS);
             }
-            let kind = if failure.is_io() || failure.is_timeout() { lost } else { ErrorKind::Unavailable };
+            let kind = if never_sent(&error) { ErrorKind::Unavailable } else { lost };
             Error::new(kind, format!("{what}: the connection failed: {text}"))
         }
         SdkError::TimeoutError(_) => Error::new(lost, format!("{what}: no answer")),
@@ -64,6 +64,15 @@ fn said<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Said {
             .and_then(|response| response.headers().get("retry-after")?.parse().ok())
             .map(Duration::from_secs),
     }
+}
+
+/// True only if no connection was made: whatever else happens to one may come after the request.
+fn never_sent(error: &dyn StdError) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    let sources = std::iter::successors(Some(error), |error| error.source());
+    sources
+        .filter_map(|error| error.downcast_ref::<std::io::Error>())
+        .any(|error| matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable))
 }
 
 fn root(error: &dyn StdError) -> String {

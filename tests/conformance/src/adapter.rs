@@ -21,6 +21,12 @@ pub trait Adapter: Send + Sync + 'static {
         stack(backend, RetryPolicy { max_retries: 2, min_wait: Duration::from_millis(100), ..RetryPolicy::default() })
     }
 
+    /// Behaviours that what is tested cannot show although the backend promises them, with the reason: an emulator is not
+    /// all of its vendor.
+    fn not_shown(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
     /// How patient the suite is.
     fn pace(&self) -> Pace {
         Pace::default()

@@ -35,6 +35,9 @@ pub fn run_adapter(adapter: Arc<dyn Adapter>) -> std::process::ExitCode {
 
 /// Runs one behaviour against one adapter, then ends all that it made.
 pub async fn run_behaviour(behaviour: &'static Behaviour, adapter: Arc<dyn Adapter>) -> Outcome {
+    if let Some((_, why)) = adapter.not_shown().iter().find(|(name, _)| *name == behaviour.name) {
+        return Outcome::Skipped((*why).to_owned());
+    }
     let harness = match Harness::new(adapter).await {
         Ok(harness) => Arc::new(harness),
         Err(stop) => return outcome(Err(stop)),
