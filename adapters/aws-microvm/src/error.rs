@@ -67,12 +67,16 @@ fn said<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Said {
 }
 
 /// True only if no connection was made: whatever else happens to one may come after the request.
-fn never_sent(error: &dyn StdError) -> bool {
+fn never_sent(error: &(dyn StdError + 'static)) -> bool {
     use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
-    let sources = std::iter::successors(Some(error), |error| error.source());
-    sources
-        .filter_map(|error| error.downcast_ref::<std::io::Error>())
-        .any(|error| matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable))
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable);
+        }
+        next = error.source();
+    }
+    false
 }
 
 fn root(error: &dyn StdError) -> String {
