@@ -420,7 +420,9 @@ mod tests {
 
     #[test]
     fn images_for_another_architecture_are_not_tried() {
-        let kind = |image: &str| usable(image, Architecture::Arm64).map_err(|e| e.kind().clone());
+        fn kind(image: &str) -> Result<&str, ErrorKind> {
+            usable(image, Architecture::Arm64).map_err(|e| e.kind().clone())
+        }
         assert_eq!(kind("python:3.12"), Ok("python:3.12"));
         assert_eq!(kind("swebench/swesmith.x86_64.a:latest"), Err(ErrorKind::Environment));
         assert_eq!(kind("a b"), Err(ErrorKind::InvalidRequest));

@@ -85,6 +85,6 @@ fn prewarm_takes_bucket_and_role_from_the_command_line_and_run_takes_its_image()
     let variable = made.stdout.lines().find_map(|line| line.strip_prefix("AWS_MICROVM_IMAGE_ID=")).unwrap();
     // Neither bucket nor role is needed any more.
     let line = format!("run {tasks} --condition warm --solver gold");
-    point(&emulator, world.bench(&line)).env("AWS_MICROVM_IMAGE_ID", variable).run().exits(0);
+    let _ = point(&emulator, world.bench(&line)).env("AWS_MICROVM_IMAGE_ID", variable).run().exits(0);
     assert_eq!(emulator.shows("violations"), json!([]));
 }
