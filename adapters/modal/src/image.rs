@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn the_result_of_a_build_says_whose_fault_it_is() {
         let kind = |status: GenericStatus| {
-            let result = GenericResult { status: status.into(), exception: "boom".into(), ..GenericResult::default() };
+            let result = GenericResult { status: status.into(), exception: "boom".into() };
             judge("x", &result, "last words").err().map(|error| {
                 assert!(error.to_string().contains("boom") && error.to_string().contains("last words"), "{error}");
                 error.kind().clone()
