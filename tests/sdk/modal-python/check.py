@@ -3,13 +3,14 @@
 EMULATOR_URL=http://127.0.0.1:PORT MODAL_SERVER_URL=.. MODAL_TOKEN_ID=.. MODAL_TOKEN_SECRET=.. python check.py
 """
 
+import io
 import json
 import os
 import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 
 import modal
 from modal.exception import (
@@ -141,10 +142,12 @@ with check("what was built is not built again"):
 
 with check("the log of a slow build arrives, and a failing build says why"):
     script(fault(f"{CONTROL}ImageGetOrCreate", "slow-build", 500, times=1))
-    with modal.enable_output():
+    shown = io.StringIO()
+    with redirect_stdout(shown), modal.enable_output():
         failing = plain.run_commands("echo to-be-seen; exit 3")
         with raises(RemoteError, "exit code: 3"):
             modal.Sandbox.create(app=app, image=failing)
+    assert "\nto-be-seen\n" in shown.getvalue(), shown.getvalue()
     missing = modal.Image.from_registry("missing.example/none:1")
     script(fault(f"{CONTROL}ImageGetOrCreate", "build-fails", 4, times=1))
     with raises(RemoteError):
@@ -274,8 +277,8 @@ with check("a main process has output and input, and its exit code is the sandbo
 
 with check("a sandbox ends when its time is over, and when it is idle"):
     short = modal.Sandbox.create("sleep", "60", app=app, image=plain, timeout=2)
-    idle = modal.Sandbox.create("sleep", "60", app=app, image=plain, idle_timeout=1)
-    same(run(idle, "sleep 2; echo busy"), (0, "busy\n", ""))
+    idle = modal.Sandbox.create("sleep", "60", app=app, image=plain, idle_timeout=4)
+    same(run(idle, "sleep 5; echo busy"), (0, "busy\n", ""))
     with raises(modal.exception.SandboxTimeoutError):
         short.wait()
     same(short.returncode, 124)

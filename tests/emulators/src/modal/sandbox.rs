@@ -188,8 +188,9 @@ impl Sandbox {
         Busy(Arc::clone(self))
     }
 
-    /// Returns when it was idle for so long.
+    /// Returns when it was idle for so long, from now on.
     pub(super) async fn idle(&self, limit: Duration) {
+        self.activity.send_modify(|activity| activity.since = Instant::now());
         let mut activity = self.activity.subscribe();
         loop {
             let Activity { running, since } = *activity.borrow_and_update();
