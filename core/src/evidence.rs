@@ -4,6 +4,7 @@
 //! RFC 3339 in UTC, a missing value means "unknown" and never zero.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -41,8 +42,12 @@ pub struct Manifest {
     pub binary_version: String,
     /// Source revision of the binary, when it was built from a checkout.
     pub binary_revision: Option<String>,
-    /// The machine that ran the harness.
-    pub host: Host,
+    /// The machine that ran the harness; none if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
+    /// Where the run comes from, if another program ran it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Imported>,
     /// The backends, as connected.
     pub backends: Vec<BackendInfo>,
     /// The data sets.
@@ -61,6 +66,35 @@ pub struct Manifest {
     /// Tasks that are not valid and were left out, with what is wrong.
     #[serde(default, skip_serializing_if = "Listing::is_empty")]
     pub left_out: Listing,
+}
+
+/// Of a run that another program ran: what it was made from. What such a program does not record stays unknown where the
+/// evidence has a word for that; start times of attempts, order, seed, concurrency and requests mean nothing in these runs
+/// unless [`Imported::timed`] says so of the times.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Imported {
+    /// The form of the files: `csb` (code-sandbox-bench), `harbor` (Harbor job directories).
+    pub from: String,
+    /// True if the start times of the attempts are known.
+    pub timed: bool,
+    /// The files, in the order in which their results became attempts.
+    pub files: Vec<ImportedFile>,
+}
+
+/// A file, or a directory of them, that a run was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportedFile {
+    /// Its name, without directories.
+    pub name: String,
+    /// Digest of its bytes; of a directory, over the digests of the files that were read, in their order.
+    pub digest: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+    /// How many attempts it became: in the journal, they follow those of the file before.
+    pub attempts: u64,
+    /// Where that is kept which it says of its run as a whole, relative to the run directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
 }
 
 /// How many there are, and the first of them in words.
@@ -118,7 +152,7 @@ pub struct DatasetRecord {
 }
 
 /// The settings from which the plan was expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanSettings {
     /// Conditions.
     pub conditions: Vec<Condition>,
@@ -128,7 +162,7 @@ pub struct PlanSettings {
     pub order: String,
     /// Seed of the order.
     pub seed: u64,
-    /// Most trials at one time, over all backends.
+    /// Most trials at one time, over all backends; the greatest of the levels, where these are a dimension.
     pub concurrency: u32,
     /// Most trials at one time, per backend.
     pub backend_concurrency: BTreeMap<String, u32>,
@@ -145,6 +179,104 @@ pub struct PlanSettings {
     /// Digest of the script that installed the solver's own tools into the environments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver_setup: Option<Digest>,
+    /// The dimensions in which there is more than one value: what the run compares.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub varies: Vec<String>,
+    /// Resource profiles by name, a dimension of the matrix. Empty where each task's own resources are asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub profiles: BTreeMap<String, Resources>,
+    /// Sizes in bytes of the extra input, a dimension of the matrix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub input_bytes: Vec<u64>,
+    /// Levels of `concurrency`, a dimension of the matrix, run one after the other in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub concurrency_levels: Vec<u32>,
+    /// How trials are launched.
+    #[serde(default, skip_serializing_if = "Load::is_steady")]
+    pub load: Load,
+    /// Trials of each task in each cell that are run first and counted nowhere.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warm_up: u32,
+    /// What ends the run early.
+    #[serde(default, skip_serializing_if = "Bounds::are_none")]
+    pub bounds: Bounds,
+}
+
+impl PlanSettings {
+    /// Every combination of the further dimensions: [`Variant::default`] alone where there are none.
+    #[must_use]
+    pub fn variants(&self) -> Vec<Variant> {
+        let profiles = or_none(self.profiles.keys().cloned());
+        let inputs = or_none(self.input_bytes.iter().copied());
+        let levels = or_none(self.concurrency_levels.iter().copied());
+        let mut variants = Vec::with_capacity(profiles.len() * inputs.len() * levels.len());
+        for profile in &profiles {
+            for &input_bytes in &inputs {
+                variants.extend(levels.iter().map(|&concurrency| Variant {
+                    profile: profile.clone(),
+                    input_bytes,
+                    concurrency,
+                }));
+            }
+        }
+        variants
+    }
+}
+
+/// Every value, or none once where there is none.
+fn or_none<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
+    let all: Vec<Option<T>> = values.map(Some).collect();
+    if all.is_empty() { vec![None] } else { all }
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// In which rhythm trials are launched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "shape")]
+pub enum Load {
+    /// The next one as soon as there is a free place.
+    #[default]
+    Steady,
+    /// … but never two within this time.
+    Staggered {
+        /// Milliseconds between two launches.
+        interval_ms: u64,
+    },
+    /// As many at once as there are places, and the next ones when all of these have ended.
+    Burst,
+}
+
+impl Load {
+    /// True for [`Load::Steady`].
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        *self == Self::Steady
+    }
+}
+
+/// What ends a run before its plan is done. No trial that was started is ended by it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Bounds {
+    /// US dollars that sandboxes, as estimated, and models may cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
+    /// Seconds from the first launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    /// A cell is done once the interval of its median total time is narrower than this share of the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<f64>,
+}
+
+impl Bounds {
+    /// True if nothing but the plan's end ends the run.
+    #[must_use]
+    pub fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Identifies a trial of a plan.
@@ -158,11 +290,56 @@ pub struct TrialKey {
     pub dataset: String,
     /// Task id.
     pub task: String,
-    /// Replicate, from 1.
+    /// Replicate, from 1; 0 for one that only warms up.
     pub replicate: u32,
     /// The model that does the task, where models are a dimension of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Further dimensions of the plan.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
+}
+
+impl TrialKey {
+    /// True for a trial that was run to warm things up: its attempts are kept, and counted nowhere.
+    #[must_use]
+    pub fn is_warm_up(&self) -> bool {
+        self.replicate == 0
+    }
+}
+
+/// Where a trial stands in the dimensions of a plan beyond backend, condition and model. What is no dimension is not set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Variant {
+    /// Name of the resource profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Size in bytes of an extra input that is placed before the solver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_bytes: Option<u64>,
+    /// Most trials at one time while this one runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+}
+
+impl Variant {
+    /// True if it is set apart by nothing.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// `small +1048576B x4`: what is set, in short; empty if nothing is.
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            self.profile.clone(),
+            self.input_bytes.map(|bytes| format!("+{bytes}B")),
+            self.concurrency.map(|most| format!("x{most}")),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
 }
 
 /// How the environment of a trial was made.

@@ -7,6 +7,8 @@
 //! * **Policy as layers** ([`layers`]): authorization, deadlines, retries, rate limits and tracing wrap any
 //!   backend, so that an adapter contains none of them.
 //! * **Evidence types** ([`evidence`]): what a run writes down, versioned, with JSON Schemas.
+//!
+//! Beside the contract, [`tracking`] says what a service must do to which evidence is published.
 
 pub mod agent;
 pub mod artifact;
@@ -25,6 +27,7 @@ pub mod phase;
 pub mod resources;
 pub mod sandbox;
 pub mod tag;
+pub mod tracking;
 pub mod verdict;
 
 pub use agent::{AgentEnd, AgentRecord, Divergence, ReplayRecord, Spend, TokenCounts};
@@ -45,4 +48,5 @@ pub use phase::{Phase, PhaseSpan};
 pub use resources::{NetworkPolicy, Resources};
 pub use sandbox::{Downloaded, ExecSpec, Observation, Sandbox, SandboxRef, SnapshotSpec, UploadProof, Uploaded};
 pub use tag::{Tag, TagQuery};
+pub use tracking::{Description, Evaluation, Point, Series, TrackedFile, TrackedRun, TrackedStatus, Tracker};
 pub use verdict::{Decision, FailureClass, TestCounts, Verdict};

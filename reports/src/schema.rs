@@ -6,23 +6,30 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use crate::cleanup::CleanupReport;
 use crate::compare::Comparison;
 use crate::derived::TrialRow;
+use crate::records::{CaseReport, CommandReceipt};
 use crate::summary::Summary;
+use crate::triage::{Baseline, Triage};
 
 /// Every schema with the name of the evidence it describes, such as `manifest`. Draft 2020-12.
 #[must_use]
 pub fn all() -> Vec<(&'static str, Schema)> {
     vec![
-        ("manifest", schema::<Manifest>()),
-        ("journal-line", schema::<JournalLine>()),
-        ("attempt", schema::<Attempt>()),
-        ("trial", schema::<TrialRow>()),
-        ("comparison", schema::<Comparison>()),
-        ("cleanup", schema::<CleanupReport>()),
-        ("summary", schema::<Summary>()),
+        ("manifest", of::<Manifest>()),
+        ("journal-line", of::<JournalLine>()),
+        ("attempt", of::<Attempt>()),
+        ("trial", of::<TrialRow>()),
+        ("comparison", of::<Comparison>()),
+        ("command-receipt", of::<CommandReceipt>()),
+        ("case-report", of::<CaseReport>()),
+        ("cleanup", of::<CleanupReport>()),
+        ("summary", of::<Summary>()),
+        ("triage", of::<Triage>()),
+        ("baseline", of::<Baseline>()),
     ]
 }
 
-/// As written, not as read: what a writer of ours may leave out is optional, everything else is there.
-fn schema<T: JsonSchema>() -> Schema {
+/// The schema of a type, as written, not as read: what a writer of ours may leave out is optional, everything else is there.
+#[must_use]
+pub fn of<T: JsonSchema>() -> Schema {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
 }

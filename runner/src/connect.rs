@@ -7,9 +7,14 @@ use std::time::Duration;
 use anyhow::anyhow;
 use sandbox_bench_core::layers::{RetryPolicy, stack};
 use sandbox_bench_core::{Backend, Call, ErrorKind, Grants, Tag};
+use sandbox_bench_registry::KNOWN;
 
 use crate::config::Config;
 use crate::exit::Fault;
+use crate::say;
+
+/// In place of the names of backends: every one that can be used.
+const ALL: &str = "all";
 
 /// Limit for connecting and for the preflight.
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
@@ -34,6 +39,39 @@ pub async fn connect(names: &[String], config: &Config, run: &str) -> Result<Bac
         backends.insert(name.clone(), backend);
     }
     Ok(backends)
+}
+
+/// `names`, with `all` replaced by every backend of this build.
+#[must_use]
+pub fn compiled(names: Vec<String>) -> Vec<String> {
+    if names == [ALL] {
+        return KNOWN.iter().filter(|known| known.compiled).map(|known| known.name.to_owned()).collect();
+    }
+    names
+}
+
+/// `names`, with `all` replaced by every backend that can be used. What cannot is told of, with the reason.
+///
+/// # Errors
+/// `all` stands among others, or none can be used.
+pub async fn chosen(names: Vec<String>, config: &Config) -> Result<Vec<String>, Fault> {
+    if !names.iter().any(|name| name == ALL) {
+        return Ok(names);
+    }
+    if names.len() > 1 {
+        return Err(Fault::usage(anyhow!("the backend {ALL} takes all that can be used: name no others beside it")));
+    }
+    let mut usable = Vec::new();
+    for name in compiled(names) {
+        match connect_one(&name, config, "all").await {
+            Ok(_) => usable.push(name),
+            Err(error) => say::aside(format_args!("left out: backend {name}: {error}")),
+        }
+    }
+    if usable.is_empty() {
+        return Err(Fault::infrastructure(anyhow!("no backend can be used; sandbox-bench doctor says more")));
+    }
+    Ok(usable)
 }
 
 /// Connects to one backend and has it checked.

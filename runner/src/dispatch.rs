@@ -1,22 +1,28 @@
 //! The dispatcher: it alone decides what runs when. Trials run as tasks of their own that share no state; they report back
-//! one record each. It owns concurrency, retries, stop rules, sessions and the end of the run.
+//! one record each. It owns concurrency, the rhythm of launches, retries, stop rules, sessions and the end of the run.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use sandbox_bench_core::evidence::{Attempt, Cleanup, Event, Failure, SCHEMA_VERSION, TrialKey};
+use sandbox_bench_core::evidence::{Attempt, Cleanup, Event, Failure, Load, SCHEMA_VERSION, TrialKey, Variant};
 use sandbox_bench_core::{
     Backend, Condition, Digest, FailureClass, MeterReading, NetworkPolicy, Phase, Resources, Tag,
 };
+use sandbox_bench_datasets::task::Task;
+use sandbox_bench_reports::cost::{RateCard, price};
+use sandbox_bench_reports::summary::Watched;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::environment::Setup;
 use crate::plan::TaskName;
 use crate::planned::PlannedTask;
 use crate::progress::Progress;
+use crate::run::Shape;
 use crate::trial::{self, Context, Session, Start, Trial};
 use crate::warm::WarmSet;
 
@@ -40,14 +46,23 @@ pub struct Work {
     pub stop_after_passes: Option<u64>,
     /// Stop once the models have cost so many US dollars.
     pub model_budget_usd: Option<f64>,
+    /// Rhythm and bounds; the dimensions are in the trials.
+    pub shape: Shape,
+    /// What sandboxes cost.
+    pub rates: RateCard,
 }
 
 /// A trial that waits for its turn.
 struct Waiting {
     order: usize,
+    /// Which stretch of one level of concurrency it belongs to.
+    block: usize,
     key: TrialKey,
     attempt: u32,
 }
+
+/// Key of a cell.
+type CellKey = (String, Condition, Option<String>, Variant);
 
 /// Key of a session: trials of one backend and environment share it.
 type SessionKey = (String, Digest);
@@ -60,8 +75,19 @@ struct Dispatcher<'a> {
     running: BTreeMap<String, usize>,
     sessions: HashMap<SessionKey, Arc<Mutex<Session>>>,
     busy: HashSet<SessionKey>,
+    /// Most trials at one time in each block.
+    places: Vec<usize>,
+    block: usize,
+    /// Launched since nothing ran.
+    wave: usize,
+    first_launch: Option<Instant>,
+    last_launch: Option<Instant>,
     passes: u64,
+    /// Of models, and of all.
+    models_usd: f64,
     spent_usd: f64,
+    /// The times of each cell, where it is done once they are known well enough.
+    watched: BTreeMap<CellKey, Watched>,
     jobs: JoinSet<io::Result<Finished>>,
 }
 
@@ -79,10 +105,15 @@ struct Finished {
 /// The evidence cannot be written. Sandboxes are destroyed all the same.
 pub async fn run(context: Arc<Context>, work: &Work, progress: &Progress) -> io::Result<()> {
     let mut queues: BTreeMap<String, VecDeque<Waiting>> = BTreeMap::new();
+    let mut levels: Vec<Option<u32>> = Vec::new();
     for (order, key) in work.trials.iter().enumerate() {
-        let waiting = Waiting { order, key: key.clone(), attempt: 1 };
+        if levels.last() != Some(&key.variant.concurrency) {
+            levels.push(key.variant.concurrency);
+        }
+        let waiting = Waiting { order, block: levels.len() - 1, key: key.clone(), attempt: 1 };
         queues.entry(key.backend.clone()).or_default().push_back(waiting);
     }
+    let places = levels.into_iter().map(|level| level.map_or(work.concurrency, |level| level as usize)).collect();
     let mut dispatcher = Dispatcher {
         context,
         work,
@@ -91,8 +122,15 @@ pub async fn run(context: Arc<Context>, work: &Work, progress: &Progress) -> io:
         running: BTreeMap::new(),
         sessions: HashMap::new(),
         busy: HashSet::new(),
+        places,
+        block: 0,
+        wave: 0,
+        first_launch: None,
+        last_launch: None,
         passes: 0,
+        models_usd: 0.0,
         spent_usd: 0.0,
+        watched: BTreeMap::new(),
         jobs: JoinSet::new(),
     };
     let result = dispatcher.run_all().await;
@@ -110,9 +148,10 @@ impl Dispatcher<'_> {
                     broken = Some(error);
                 }
             }
-            match self.jobs.join_next().await {
-                None => return broken.map_or(Ok(()), Err),
-                Some(joined) => {
+            let pause = self.pause().filter(|_| broken.is_none() && !self.stopping() && self.waits());
+            let interrupt = self.context.interrupt.clone();
+            tokio::select! {
+                Some(joined) = self.jobs.join_next() => {
                     let finished = joined.unwrap_or_else(|error| Err(io::Error::other(error)));
                     let result = match finished {
                         Ok(finished) => self.settle(finished).await,
@@ -124,19 +163,45 @@ impl Dispatcher<'_> {
                         broken.get_or_insert(error);
                     }
                 }
+                () = sleep_until(pause.unwrap_or_else(Instant::now)), if pause.is_some() => {}
+                () = interrupt.cancelled(), if pause.is_some() => {}
+                else => return broken.map_or(Ok(()), Err),
             }
         }
     }
 
-    fn stopping(&self) -> bool {
-        let enough = self.work.stop_after_passes.is_some_and(|wanted| self.passes >= wanted);
-        let spent = self.work.model_budget_usd.is_some_and(|budget| self.spent_usd >= budget);
-        enough || spent || self.context.interrupt.is_cancelled()
+    /// True if there is a trial to start.
+    fn waits(&self) -> bool {
+        self.queues.values().any(|queue| !queue.is_empty())
     }
 
-    /// The earliest trial, in plan order, that has a free slot and whose session is not in use.
+    /// When the next trial may be launched, if that is not now.
+    fn pause(&self) -> Option<Instant> {
+        let Load::Staggered { interval_ms } = self.work.shape.load else { return None };
+        let next = self.last_launch? + Duration::from_millis(interval_ms);
+        (next > Instant::now()).then_some(next)
+    }
+
+    fn stopping(&self) -> bool {
+        let enough = self.work.stop_after_passes.is_some_and(|wanted| self.passes >= wanted);
+        let bounds = &self.work.shape.bounds;
+        let spent = self.work.model_budget_usd.is_some_and(|budget| self.models_usd >= budget)
+            || bounds.usd.is_some_and(|budget| self.spent_usd >= budget);
+        let limit = bounds.seconds.map(Duration::from_secs);
+        let late = limit.is_some_and(|limit| self.first_launch.is_some_and(|first| first.elapsed() >= limit));
+        enough || spent || late || self.context.interrupt.is_cancelled()
+    }
+
+    /// The earliest trial, in plan order, that may be launched now, has a free slot and whose session is not in use.
     fn next(&mut self) -> Option<Waiting> {
-        if self.running.values().sum::<usize>() >= self.work.concurrency {
+        let running: usize = self.running.values().sum();
+        if running == 0 {
+            // Levels of concurrency do not overlap, and neither do bursts.
+            self.wave = 0;
+            self.block = self.queues.values().flatten().map(|waiting| waiting.block).min()?;
+        }
+        let taken = if self.work.shape.load == Load::Burst { self.wave } else { running };
+        if taken >= self.places.get(self.block).copied().unwrap_or(1) || self.pause().is_some() {
             return None;
         }
         let mut best: Option<(usize, &String, usize)> = None;
@@ -145,7 +210,10 @@ impl Dispatcher<'_> {
             if self.running.get(backend).copied().unwrap_or(0) >= limit {
                 continue;
             }
-            let free = queue.iter().position(|w| self.session_key(&w.key).is_none_or(|key| !self.busy.contains(&key)));
+            let free = queue.iter().position(|waiting| {
+                waiting.block == self.block
+                    && self.session_key(&waiting.key).is_none_or(|key| !self.busy.contains(&key))
+            });
             if let Some((position, waiting)) = free.and_then(|at| queue.get(at).map(|w| (at, w)))
                 && best.is_none_or(|(order, ..)| waiting.order < order)
             {
@@ -171,6 +239,10 @@ impl Dispatcher<'_> {
 
     /// Starts an attempt, or records at once why there is none.
     async fn launch(&mut self, waiting: Waiting) -> io::Result<()> {
+        let now = Instant::now();
+        self.first_launch.get_or_insert(now);
+        self.last_launch = Some(now);
+        self.wave += 1;
         let tag = Tag::new(&self.context.run, &format!("{:05}-{}", waiting.order + 1, waiting.attempt));
         match self.prepare(&waiting, tag.clone()) {
             Err(failure) => {
@@ -211,7 +283,11 @@ impl Dispatcher<'_> {
                 Start::Reuse(self.sessions.entry(slot).or_default().clone())
             }
         };
-        let task = planned.load().map_err(|problem| failed(FailureClass::Environment, problem.to_string()))?;
+        let mut task = planned.load().map_err(|problem| failed(FailureClass::Environment, problem.to_string()))?;
+        if let Some(profile) = key.variant.profile.as_ref().and_then(|name| self.work.shape.profiles.get(name)) {
+            let resources = with_profile(&task.resources, profile);
+            task = Arc::new(Task { resources, ..Task::clone(&task) });
+        }
         Ok(Trial { key: key.clone(), attempt: waiting.attempt, tag, task, backend: backend.clone(), setup, start })
     }
 
@@ -230,14 +306,34 @@ impl Dispatcher<'_> {
         let again = (other_way || repeatable) && !self.stopping();
         attempt.last = !again;
         self.context.journal.commit(Event::AttemptFinished { attempt: Box::new(attempt.clone()) }).await?;
-        self.passes += u64::from(attempt.accepted());
-        self.spent_usd += attempt.agent.as_ref().and_then(|agent| agent.spend.usd()).unwrap_or(0.0);
+        self.passes += u64::from(attempt.accepted() && !attempt.trial.is_warm_up());
+        let of_model = attempt.agent.as_ref().and_then(|agent| agent.spend.usd()).unwrap_or(0.0);
+        self.models_usd += of_model;
+        self.spent_usd += of_model + price(&attempt, &self.work.rates).and_then(|cost| cost.usd()).unwrap_or(0.0);
+        self.watch(&attempt);
         self.progress.finished(&attempt, other_way);
         if again {
             let queue = self.queues.entry(waiting.key.backend.clone()).or_default();
             queue.push_front(Waiting { attempt: waiting.attempt + 1, ..waiting });
         }
         Ok(())
+    }
+
+    /// Takes the attempt's time into account; where its cell is known well enough, the rest of it is not run.
+    fn watch(&mut self, attempt: &Attempt) {
+        let Some(wanted) = self.work.shape.bounds.interval else { return };
+        if !attempt.accepted() || attempt.trial.is_warm_up() {
+            return;
+        }
+        let cell = |key: &TrialKey| (key.backend.clone(), key.condition, key.model.clone(), key.variant.clone());
+        let of = cell(&attempt.trial);
+        let watched = self.watched.entry(of.clone()).or_default();
+        watched.add(attempt);
+        if watched.relative_width().is_some_and(|width| width <= wanted) {
+            for queue in self.queues.values_mut() {
+                queue.retain(|waiting| cell(&waiting.key) != of);
+            }
+        }
     }
 
     /// True if the attempt shows that its image cannot be had, and the task's environment can be made in another way. It
@@ -253,6 +349,17 @@ impl Dispatcher<'_> {
                 trial::close(&self.context, backend, &mut *session.lock().await).await;
             }
         }
+    }
+}
+
+/// The task's own resources, with what the profile says in their place.
+fn with_profile(own: &Resources, profile: &Resources) -> Resources {
+    Resources {
+        cpus: profile.cpus.or(own.cpus),
+        memory_mb: profile.memory_mb.or(own.memory_mb),
+        disk_mb: profile.disk_mb.or(own.disk_mb),
+        pids: profile.pids.or(own.pids),
+        gpus: own.gpus,
     }
 }
 

@@ -17,6 +17,9 @@ use crate::bases::Bases;
 /// Image that stands for "any Linux userland" on backends that start from images.
 pub const GENERAL_IMAGE: &str = "debian:bookworm-slim";
 
+/// Root, by number: an image without `/etc/passwd` has it too.
+pub const ROOT: &str = "0";
+
 /// How a task runs on one backend.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -100,8 +103,12 @@ fn setup(image: &ImageSpec, task: &Task, backend: &BackendInfo, bases: &Bases) -
     };
     setup.env.extend(environment.env.iter().map(|(k, v)| (k.clone(), v.clone())));
     setup.workdir = environment.workdir.clone().or(setup.workdir);
-    if setup.workdir.is_none() && !matches!(setup.way, EnvironmentWay::Image | EnvironmentWay::Dockerfile) {
-        setup.workdir = Some(task.default_workdir.clone());
+    if !matches!(setup.way, EnvironmentWay::Image | EnvironmentWay::Dockerfile) {
+        setup.workdir.get_or_insert_with(|| task.default_workdir.clone());
+        // A container without a USER of its own runs as root; the user that a stand-in logs in as need not be.
+        if setup.user.is_none() && capabilities.root_user {
+            setup.user = Some(ROOT.to_owned());
+        }
     }
     setup.fingerprint = fingerprint(environment, &setup, backend);
     Ok(setup)

@@ -1,10 +1,12 @@
 //! The runner: plan → trials → evidence. The binary `sandbox-bench` is `cli` and nothing else.
 //!
-//! * `plan`, `planned`, `environment`, `ways`: what is to be run, and how, decided before anything is spent;
+//! * `plan_file`, `plan`, `planned`, `environment`, `ways`: what is to be run, and how, decided before anything is spent;
 //! * `warm`, `dispatch`, `trial`: running it;
 //! * `fixture`: a small benchmark of execution itself, beside all this;
 //! * `solver`, `agent`, `recording`: what does the tasks;
+//! * `import`: runs of other programs as runs of ours;
 //! * `journal`, `outputs`: what is written down;
+//! * `track`: publishing that elsewhere;
 //! * `progress`: what a person sees meanwhile.
 
 mod agent;
@@ -19,18 +21,23 @@ mod exit;
 mod fixture;
 mod hard;
 mod host;
+mod import;
 mod interrupt;
 pub mod journal;
 pub mod outputs;
 mod pack;
 mod plan;
+mod plan_file;
 mod planned;
 mod progress;
 mod reap;
 mod recording;
 mod run;
 mod say;
+#[cfg(test)]
+mod schemas;
 mod solver;
+mod track;
 mod trial;
 mod warm;
 mod ways;

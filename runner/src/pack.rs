@@ -6,7 +6,9 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use sandbox_bench_core::{Input, Result, Stage};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use sandbox_bench_core::{Digest, Input, InputEntry, Payload, Result, Stage};
 use sandbox_bench_datasets::task::FileSet;
 
 /// Beginning of the name of a cache's directory.
@@ -53,6 +55,27 @@ impl PackCache {
         self.members(&key, name, destination, stage, || members_of(files))
     }
 
+    /// A file of `size` bytes that no service can compress or knows already, the same in every run.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn filler(&self, size: u64, destination: &str) -> Result<Input> {
+        let mut packs = self.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = format!("filler\0{size}\0{destination}");
+        if let Some(input) = packs.get(&key) {
+            return Ok(input.clone());
+        }
+        let path = self.directory.path().join(format!("{size}.bin"));
+        let written = write_filler(&path, size).and_then(|()| Digest::of_reader(File::open(&path)?));
+        let (digest, size) =
+            written.map_err(|e| sandbox_bench_core::Error::invalid(format!("an input of {size} bytes")).because(e))?;
+        let destination = destination.to_owned();
+        let entry = InputEntry { name: "payload".into(), digest, size, destination, stage: Stage::Setup };
+        let input = Input { entry, payload: Payload::File { path, mode: 0o644 } };
+        packs.insert(key, input.clone());
+        Ok(input)
+    }
+
     /// Chosen files as an input tree for `destination`; `key` names the choice.
     ///
     /// # Errors
@@ -91,6 +114,20 @@ pub fn remove_left_over(run_dir: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn write_filler(path: &Path, size: u64) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    let mut random = ChaCha8Rng::seed_from_u64(size);
+    let mut block = [0; 64 << 10];
+    let mut left = size;
+    while left > 0 {
+        random.fill_bytes(&mut block);
+        let now = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
+        file.write_all(block.get(..now).unwrap_or_default())?;
+        left -= now as u64;
+    }
+    file.flush()
 }
 
 /// All members of a file set, in path order.

@@ -1,4 +1,5 @@
-//! The plan: the expanded matrix backend × condition × model × task × replicate, in an order that is fair and repeatable.
+//! The plan: the expanded matrix backend × condition × model × variant × task × replicate, in an order that is fair and
+//! repeatable.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -7,7 +8,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use sandbox_bench_core::Condition;
-use sandbox_bench_core::evidence::TrialKey;
+use sandbox_bench_core::evidence::{TrialKey, Variant};
 
 /// The order of trials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,63 +63,94 @@ pub struct Matrix<'a> {
     pub conditions: &'a [Condition],
     /// Models; empty where the solver is none.
     pub models: &'a [String],
+    /// Variants; at least one.
+    pub variants: &'a [Variant],
     /// Tasks.
     pub tasks: &'a [TaskName],
     /// Trials of each task in each cell.
     pub replicates: u32,
+    /// … and before them, those that only warm up.
+    pub warm_up: u32,
 }
 
-/// One combination of backend, condition and model.
-type Cell<'a> = (&'a String, Condition, Option<&'a String>);
+/// One combination of backend, condition, model and variant.
+type Cell<'a> = (&'a String, Condition, Option<&'a String>, &'a Variant);
 
 impl Matrix<'_> {
-    fn cells(&self) -> Vec<Cell<'_>> {
+    /// The cells, in blocks of one level of concurrency: levels cannot run side by side.
+    fn blocks(&self) -> Vec<Vec<Cell<'_>>> {
         let models: Vec<Option<&String>> =
             if self.models.is_empty() { vec![None] } else { self.models.iter().map(Some).collect() };
-        let mut cells = Vec::new();
-        for backend in self.backends {
-            for condition in self.conditions {
-                cells.extend(models.iter().map(|model| (backend, *condition, *model)));
+        let mut levels: Vec<Option<u32>> = Vec::new();
+        for variant in self.variants {
+            if !levels.contains(&variant.concurrency) {
+                levels.push(variant.concurrency);
             }
         }
-        cells
+        let block = |level: &Option<u32>| {
+            let mut cells = Vec::new();
+            for backend in self.backends {
+                for condition in self.conditions {
+                    for model in &models {
+                        let of_level = self.variants.iter().filter(|variant| variant.concurrency == *level);
+                        cells.extend(of_level.map(|variant| (backend, *condition, *model, variant)));
+                    }
+                }
+            }
+            cells
+        };
+        levels.iter().map(block).collect()
     }
 }
 
-/// Expands the matrix. Replicate 1 of every cell comes before replicate 2 of any, in every order but `Random`.
+/// Expands the matrix. Replicate 1 of every cell of a level comes before replicate 2 of any, in every order but `Random`;
+/// what warms up comes first in all of them. Levels of concurrency come one after the other, in the order given.
 #[must_use]
 pub fn expand(matrix: &Matrix<'_>, order: Order, seed: u64) -> Vec<TrialKey> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let (cells, tasks) = (matrix.cells(), matrix.tasks);
-    let key = |(backend, condition, model): Cell<'_>, name: &TaskName, replicate| TrialKey {
+    let mut trials = Vec::new();
+    for cells in matrix.blocks() {
+        for _ in 0..matrix.warm_up {
+            trials.extend(replicate(&cells, matrix.tasks, 0, order, &mut rng));
+        }
+        let begin = trials.len();
+        for number in 1..=matrix.replicates {
+            trials.extend(replicate(&cells, matrix.tasks, number, order, &mut rng));
+        }
+        if order == Order::Random {
+            trials[begin..].shuffle(&mut rng);
+        }
+    }
+    trials
+}
+
+/// One trial of each task in each cell.
+fn replicate(cells: &[Cell<'_>], tasks: &[TaskName], number: u32, order: Order, rng: &mut ChaCha8Rng) -> Vec<TrialKey> {
+    let key = |(backend, condition, model, variant): Cell<'_>, name: &TaskName| TrialKey {
         backend: backend.clone(),
         condition,
         dataset: name.dataset.clone(),
         task: name.task.clone(),
-        replicate,
+        replicate: number,
         model: model.cloned(),
+        variant: variant.clone(),
     };
-    let mut trials = Vec::with_capacity(cells.len() * tasks.len() * matrix.replicates as usize);
-    for replicate in 1..=matrix.replicates {
-        match order {
-            Order::Sequential | Order::Random => {
-                trials.extend(cells.iter().flat_map(|cell| tasks.iter().map(move |task| key(*cell, task, replicate))));
+    match order {
+        Order::Sequential | Order::Random => {
+            cells.iter().flat_map(|cell| tasks.iter().map(move |task| key(*cell, task))).collect()
+        }
+        Order::Interleaved => {
+            let mut trials = Vec::with_capacity(cells.len() * tasks.len());
+            let mut shuffled: Vec<&TaskName> = tasks.iter().collect();
+            shuffled.shuffle(rng);
+            for task in shuffled {
+                let mut side_by_side = cells.to_vec();
+                side_by_side.shuffle(rng);
+                trials.extend(side_by_side.into_iter().map(|cell| key(cell, task)));
             }
-            Order::Interleaved => {
-                let mut shuffled: Vec<&TaskName> = tasks.iter().collect();
-                shuffled.shuffle(&mut rng);
-                for task in shuffled {
-                    let mut side_by_side = cells.clone();
-                    side_by_side.shuffle(&mut rng);
-                    trials.extend(side_by_side.into_iter().map(|cell| key(cell, task, replicate)));
-                }
-            }
+            trials
         }
     }
-    if order == Order::Random {
-        trials.shuffle(&mut rng);
-    }
-    trials
 }
 
 /// Counts trials by backend, for display.
@@ -140,9 +172,46 @@ mod tests {
         let tasks: Vec<TaskName> = (0..5).map(|n| TaskName { dataset: "d".into(), task: format!("t{n}") }).collect();
         let (backends, conditions) = (["a".into(), "b".into()], [Condition::Cold, Condition::Warm]);
         let models = ["m".into(), "n".into()];
-        let matrix =
-            Matrix { backends: &backends, conditions: &conditions, models: &models, tasks: &tasks, replicates: 3 };
+        let matrix = Matrix {
+            backends: &backends,
+            conditions: &conditions,
+            models: &models,
+            variants: &[Variant::default()],
+            tasks: &tasks,
+            replicates: 3,
+            warm_up: 0,
+        };
         expand(&matrix, order, seed)
+    }
+
+    #[test]
+    fn levels_of_concurrency_follow_each_other_and_each_warms_up_first() {
+        let tasks: Vec<TaskName> = (0..3).map(|n| TaskName { dataset: "d".into(), task: format!("t{n}") }).collect();
+        let variant = |profile: &str, level| Variant {
+            profile: Some(profile.to_owned()),
+            concurrency: Some(level),
+            input_bytes: None,
+        };
+        let matrix = Matrix {
+            backends: &["a".into(), "b".into()],
+            conditions: &[Condition::Cold],
+            models: &[],
+            variants: &[variant("s", 1), variant("s", 4), variant("m", 1), variant("m", 4)],
+            tasks: &tasks,
+            replicates: 2,
+            warm_up: 1,
+        };
+        for order in [Order::Interleaved, Order::Random, Order::Sequential] {
+            let trials = expand(&matrix, order, 5);
+            // Each level: two backends, two profiles, three tasks; one warm-up and two replicates.
+            assert_eq!(trials.len(), 2 * 36);
+            let (one, four) = trials.split_at(36);
+            for (level, block) in [(1, one), (4, four)] {
+                assert!(block.iter().all(|trial| trial.variant.concurrency == Some(level)));
+                assert!(block[..12].iter().all(TrialKey::is_warm_up));
+                assert!(!block[12..].iter().any(TrialKey::is_warm_up));
+            }
+        }
     }
 
     #[test]

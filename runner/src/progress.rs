@@ -95,10 +95,11 @@ impl Progress {
             lane.show();
         }
         drop(state);
-        let TrialKey { backend, condition, task, model, .. } = &attempt.trial;
+        let TrialKey { backend, condition, task, model, variant, .. } = &attempt.trial;
         let width = total.to_string().len();
         let model = model.as_ref().map(|model| format!(" {}", printable(model))).unwrap_or_default();
-        let place = format!("[{done:>width$}/{total}] {backend} {condition}{model} {}", printable(task));
+        let variant = if variant.is_plain() { String::new() } else { format!(" {}", printable(&variant.to_string())) };
+        let place = format!("[{done:>width$}/{total}] {backend} {condition}{model}{variant} {}", printable(task));
         match &attempt.failure {
             None if self.shared.lines => self.say(&format!("{place}: accepted in {}", seconds(attempt.total_us))),
             None => {}

@@ -9,8 +9,10 @@ use bytes::Bytes;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use jiff::Timestamp;
 use sandbox_bench_core::digest::Hasher;
-use sandbox_bench_core::evidence::{DatasetRecord, Event, Listing, Manifest, PlanSettings, SCHEMA_VERSION, TrialKey};
-use sandbox_bench_core::{Backend, Condition, Digest};
+use sandbox_bench_core::evidence::{
+    Bounds, DatasetRecord, Event, Listing, Load, Manifest, PlanSettings, SCHEMA_VERSION, TrialKey,
+};
+use sandbox_bench_core::{Backend, Condition, Digest, Resources};
 use sandbox_bench_datasets::{Dataset, Format, OpenOptions};
 use sandbox_bench_reports::{cost::RateCard, derived, files, summary::Summary};
 use secrecy::{ExposeSecret, SecretString};
@@ -32,21 +34,47 @@ use crate::trial::{Context, Limits};
 use crate::warm::{self, WarmSet};
 use crate::ways::Missing;
 
-/// Which tasks to take.
-#[derive(Debug, Clone, Default)]
-pub struct TaskSelection {
-    /// Data sets: `smoke`, or paths.
-    pub datasets: Vec<String>,
+/// A data set, and which of its tasks to take.
+#[derive(Debug, Clone)]
+pub struct DatasetChoice {
+    /// `smoke`, or a path.
+    pub path: String,
     /// The form, where it cannot be detected.
     pub format: Option<Format>,
     /// SWE-smith environments.
     pub environments: Option<PathBuf>,
     /// Globs on task ids; none takes all.
     pub include: Vec<String>,
-    /// At most so many tasks of each data set.
+    /// At most so many tasks.
     pub limit: Option<usize>,
+}
+
+/// Which tasks to take.
+#[derive(Debug, Clone, Default)]
+pub struct TaskSelection {
+    /// The data sets.
+    pub datasets: Vec<DatasetChoice>,
+    /// Further globs on the ids of all tasks; none takes all.
+    pub include: Vec<String>,
     /// A script that installs the solver's tools into each environment.
     pub install: Option<Bytes>,
+}
+
+/// Further dimensions of a plan, and how it is gone through.
+#[derive(Debug, Clone, Default)]
+pub struct Shape {
+    /// Resource profiles by name; none leaves each task its own resources.
+    pub profiles: BTreeMap<String, Resources>,
+    /// Sizes in bytes of an extra input; none places none.
+    pub input_bytes: Vec<u64>,
+    /// Levels of concurrency; none leaves that of the request.
+    pub levels: Vec<u32>,
+    /// Trials of each task in each cell that are run first and counted nowhere.
+    pub warm_up: u32,
+    /// In which rhythm trials are launched.
+    pub load: Load,
+    /// What ends the run early.
+    pub bounds: Bounds,
 }
 
 /// What is asked of a run.
@@ -62,6 +90,8 @@ pub struct Request {
     pub solver: Solver,
     /// Models, a dimension of the plan; empty where the solver is none.
     pub models: Vec<String>,
+    /// Further dimensions.
+    pub shape: Shape,
     /// Replicates.
     pub replicates: u32,
     /// Order.
@@ -125,18 +155,21 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
     let mut datasets = Vec::new();
     let mut unmatched = Globs::new(&request.tasks.include)?;
     let mut given: BTreeMap<String, &String> = BTreeMap::new();
-    for path in &request.tasks.datasets {
-        let dataset = Arc::new(open(path, &request.tasks)?);
-        if let Some(earlier) = given.insert(dataset.name().to_owned(), path) {
-            return Err(named_twice(dataset.name(), earlier, path));
+    for choice in &request.tasks.datasets {
+        let dataset = Arc::new(open(choice)?);
+        if let Some(earlier) = given.insert(dataset.name().to_owned(), &choice.path) {
+            return Err(named_twice(dataset.name(), earlier, &choice.path));
         }
         let on = Targets { backends: &backends, bases: &config.recipes };
-        let selected = read(&dataset, request, &mut unmatched, &on, &mut problems)?;
+        let mut own = Globs::new(&choice.include)?;
+        let selected = read(&dataset, choice.limit, request, [&mut unmatched, &mut own], &on, &mut problems)?;
+        own.check(choice.limit.is_none() || selected.is_empty())?;
         datasets.push(record(&dataset, &selected));
         names.extend(selected.iter().map(|task| task.name.clone()));
         tasks.extend(selected.into_iter().map(|task| (task.name.clone(), Arc::new(task))));
     }
-    unmatched.check(request.tasks.limit.is_none() || tasks.is_empty())?;
+    let complete = request.tasks.datasets.iter().all(|choice| choice.limit.is_none());
+    unmatched.check(complete || tasks.is_empty())?;
     if tasks.is_empty() {
         return Err(Fault::usage(anyhow!(
             "no task can be run: {}",
@@ -147,8 +180,10 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
         backends: &request.backends,
         conditions: &request.conditions,
         models: &request.models,
+        variants: &settings(request).variants(),
         tasks: &names,
         replicates: request.replicates,
+        warm_up: request.shape.warm_up,
     };
     let trials = plan::expand(&matrix, request.order, request.seed);
     Ok(Plan { run, backends, tasks, trials, problems, datasets })
@@ -167,29 +202,32 @@ fn named_twice(name: &str, earlier: &str, path: &str) -> Fault {
 ///
 /// # Errors
 /// It is not there or not readable.
-pub fn open(name: &str, selection: &TaskSelection) -> Result<Dataset, Fault> {
+pub fn open(choice: &DatasetChoice) -> Result<Dataset, Fault> {
     let mut options = OpenOptions::new(cache_dir()?);
-    options.format = selection.format;
-    options.environments.clone_from(&selection.environments);
-    Dataset::open(name, options).map_err(Fault::usage)
+    options.format = choice.format;
+    options.environments.clone_from(&choice.environments);
+    Dataset::open(&choice.path, options).map_err(Fault::usage)
 }
 
 fn read(
     dataset: &Arc<Dataset>,
+    limit: Option<usize>,
     request: &Request,
-    globs: &mut Globs,
+    globs: [&mut Globs; 2],
     on: &Targets<'_>,
     problems: &mut Vec<String>,
 ) -> Result<Vec<PlannedTask>, Fault> {
     let mut selected = Vec::new();
     let before = problems.len();
+    let [of_all, own] = globs;
     for entry in dataset.entries() {
-        if request.tasks.limit.is_some_and(|limit| selected.len() >= limit) {
+        if limit.is_some_and(|limit| selected.len() >= limit) {
             break;
         }
         let planned = entry.and_then(|entry| {
             let install = request.tasks.install.as_ref();
-            let wanted = globs.want(&entry.id);
+            // Both look at every id, to know which of their globs select nothing.
+            let wanted = [of_all.want(&entry.id), own.want(&entry.id)] == [true, true];
             wanted.then(|| PlannedTask::new(dataset, entry, on, &request.solver, install)).transpose()
         });
         match planned {
@@ -198,7 +236,7 @@ fn read(
             Err(problem) => problems.push(problem.to_string()),
         }
     }
-    if selected.is_empty() && request.tasks.include.is_empty() {
+    if selected.is_empty() && request.tasks.include.is_empty() && own.patterns.is_empty() {
         let why = problems.get(before).cloned().unwrap_or_else(|| "it holds no task".into());
         return Err(Fault::usage(anyhow!("data set {}: {why}", dataset.name())));
     }
@@ -350,24 +388,13 @@ fn manifest(request: &Request, plan: &Plan) -> Manifest {
         started_at: Timestamp::now(),
         binary_version: env!("CARGO_PKG_VERSION").into(),
         binary_revision: option_env!("SANDBOX_BENCH_REVISION").map(str::to_owned),
-        host: host::describe(),
+        host: Some(host::describe()),
+        imported: None,
         backends: plan.backends.values().map(|backend| backend.info().clone()).collect(),
         datasets: plan.datasets.clone(),
         solver: request.solver.to_string(),
-        plan: PlanSettings {
-            conditions: request.conditions.clone(),
-            replicates: request.replicates,
-            order: request.order.name().into(),
-            seed: request.seed,
-            concurrency: request.concurrency,
-            backend_concurrency: request.backend_concurrency.clone(),
-            max_attempts: request.max_attempts,
-            stop_after_passes: request.stop_after_passes,
-            models: request.models.clone(),
-            model_budget_usd: request.model_budget_usd,
-            solver_setup: request.tasks.install.as_deref().map(Digest::of),
-        },
-        trials: plan.trials.len() as u64,
+        plan: settings(request),
+        trials: plan.trials.iter().filter(|trial| !trial.is_warm_up()).count() as u64,
         forwarded_env: request.forward.clone(),
         model_gateway: match &request.solver {
             Solver::Agent(agent) => Some(agent.gateway.shown().to_owned()),
@@ -377,6 +404,40 @@ fn manifest(request: &Request, plan: &Plan) -> Manifest {
             left_out.add(|| problem.clone());
             left_out
         }),
+    }
+}
+
+/// What the matrix is expanded from, as evidence has it.
+#[must_use]
+pub fn settings(request: &Request) -> PlanSettings {
+    let Shape { profiles, input_bytes, levels, warm_up, load, bounds } = request.shape.clone();
+    let several = [
+        ("backend", request.backends.len()),
+        ("condition", request.conditions.len()),
+        ("model", request.models.len()),
+        ("profile", profiles.len()),
+        ("input size", input_bytes.len()),
+        ("concurrency", levels.len()),
+    ];
+    PlanSettings {
+        conditions: request.conditions.clone(),
+        replicates: request.replicates,
+        order: request.order.name().into(),
+        seed: request.seed,
+        concurrency: levels.iter().copied().max().unwrap_or(request.concurrency),
+        backend_concurrency: request.backend_concurrency.clone(),
+        max_attempts: request.max_attempts,
+        stop_after_passes: request.stop_after_passes,
+        models: request.models.clone(),
+        model_budget_usd: request.model_budget_usd,
+        solver_setup: request.tasks.install.as_deref().map(Digest::of),
+        varies: several.into_iter().filter(|(_, values)| *values > 1).map(|(name, _)| name.to_owned()).collect(),
+        profiles,
+        input_bytes,
+        concurrency_levels: levels,
+        load,
+        warm_up,
+        bounds,
     }
 }
 
@@ -401,7 +462,7 @@ pub async fn prewarm(
         .map_err(Fault::evidence)
 }
 
-/// Runs the plan's trials.
+/// Runs the plan's trials; `rates` say what they cost, where that may end the run.
 ///
 /// # Errors
 /// The evidence cannot be written.
@@ -410,6 +471,7 @@ pub async fn execute(
     plan: &Plan,
     open: &Open,
     warm: WarmSet,
+    rates: &RateCard,
     progress: &Progress,
 ) -> Result<(), Fault> {
     let capped = |name: &String| plan.backends.get(name).and_then(|b| b.info().capabilities.max_concurrency);
@@ -428,6 +490,8 @@ pub async fn execute(
         max_attempts: request.max_attempts,
         stop_after_passes: request.stop_after_passes,
         model_budget_usd: request.model_budget_usd,
+        shape: request.shape.clone(),
+        rates: rates.clone(),
     };
     dispatch::run(open.context.clone(), &work, progress).await.map_err(Fault::evidence)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-use sandbox_bench_core::evidence::{Cleanup, Event, Failure, TrialKey};
+use sandbox_bench_core::evidence::{Cleanup, Event, Failure, TrialKey, Variant};
 use sandbox_bench_core::{
     Artifact, Backend, Call, Condition, Digest, ErrorKind, FailureClass, Grants, Phase, Tag, TagQuery,
 };
@@ -230,6 +230,7 @@ async fn build(
             task: need.task.name.task.clone(),
             replicate: 0,
             model: None,
+            variant: Variant::default(),
         },
         attempt: 1,
         tag: Tag::new(&context.run, &format!("warm-{name}-{number}")),

@@ -5,6 +5,7 @@
 
 use std::future::{Future, pending};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sandbox_bench_core::{Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Result, StreamReport, TreeKill};
@@ -65,14 +66,16 @@ impl Command<'_> {
     /// Asks for the exit code until there is one.
     ///
     /// # Errors
-    /// There is no such command any more, or the question fails again and again.
-    async fn exit_code(self) -> Result<i32> {
+    /// There is no such command any more, or the question fails again and again. `away` tells if it failed last time.
+    async fn exit_code(self, away: &AtomicBool) -> Result<i32> {
         let what = self.guest.what("end of a command");
         let (mut pause, mut failures) = (LOOK_FIRST, 0);
         loop {
             sleep(pause).await;
             pause = (pause * 5 / 4).min(LOOK_LAST);
-            match self.guest.toolbox.exit_code(&self.call.within(LOOK_LIMIT), &what, self.names()).await {
+            let looked = self.guest.toolbox.exit_code(&self.call.within(LOOK_LIMIT), &what, self.names()).await;
+            away.store(looked.is_err(), Ordering::Relaxed);
+            match looked {
                 Ok(Some(code)) => return Ok(code),
                 Ok(None) => failures = 0,
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::SandboxLost) => {
@@ -181,7 +184,8 @@ impl<'a> Session<'a> {
         let call = self.command.call;
         let mut limit = Instant::now() + call.remaining().saturating_sub(START_MARGIN);
         let mut started = false;
-        let mut looking = pin!(self.command.exit_code());
+        let away = AtomicBool::new(false);
+        let mut looking = pin!(self.command.exit_code(&away));
         loop {
             if let Some(closed) = self.streams.closed() {
                 return Ended::Closed(closed);
@@ -205,7 +209,15 @@ impl<'a> Session<'a> {
                 // The limits first: a flood of output must not keep them waiting.
                 biased;
                 () = call.cancel.cancelled() => return Ended::Cancelled,
-                () = sleep_until(limit) => return self.code.map_or(Ended::Deadline, Ended::Code),
+                () = sleep_until(limit) => return match self.code {
+                    Some(code) => Ended::Code(code),
+                    // A command that nobody has seen at its limit may have ended long before.
+                    None if away.load(Ordering::Relaxed) => Ended::Lost(Error::new(
+                        ErrorKind::Transport,
+                        self.command.guest.what("the platform does not answer when a command's time is over"),
+                    )),
+                    None => Ended::Deadline,
+                },
                 ended = over => return ended,
                 looked = &mut looking, if self.code.is_none() => match looked {
                     Ok(code) => (self.code, self.heard) = (Some(code), Instant::now()),
@@ -348,7 +360,12 @@ impl<'a> Session<'a> {
             self.close();
         }
         match self.streams.opened() {
-            None => Err(error),
+            None if lost => Err(error),
+            // The question failed, not the start: nobody may start it once more.
+            None => {
+                let message = format!("{}: it is unknown whether it was started", guest.what("command"));
+                Err(Error::new(ErrorKind::Transport, message).because(error))
+            }
             Some(_) if lost => Ok(Completion::SandboxLost),
             Some(_) => Ok(Completion::TransportLost),
         }

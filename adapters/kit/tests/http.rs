@@ -142,3 +142,16 @@ fn addresses_that_would_leak_or_mislead_are_refused() {
     let secret = SecretString::from("line\nbreak");
     assert_eq!(*secret_header(AUTHORIZATION, "", &secret).unwrap_err().kind(), ErrorKind::Credentials);
 }
+
+#[tokio::test]
+async fn a_service_that_is_not_there_is_named_without_its_path() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let service = Service::new(&format!("http://{address}/api"), HeaderMap::new()).unwrap();
+    let request = service.request(Method::POST, &["x"]).query(&[("signature", "s3cret")]);
+    let error = send(&call(), "create", Effect::Once, request).await.unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    assert!(text.contains(&format!("cannot connect to {address}")) && !text.contains("s3cret"), "{text}");
+}

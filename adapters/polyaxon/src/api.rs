@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::{Method, RequestBuilder, Response, Url};
 use sandbox_bench_core::{Call, Result};
 use sandbox_bench_kit::http::{self, Effect, Service};
 use serde::de::DeserializeOwned;
@@ -69,6 +69,23 @@ impl Api {
     ) -> RequestBuilder {
         let base = ["sandbox", "v1", namespace, &self.owner, &self.project, "runs", run];
         self.service.request(method, &[&base, segments].concat())
+    }
+
+    /// A request to the store of a run's artifacts.
+    pub(crate) fn of_store(&self, method: Method, run: (&str, &str), segments: &[&str]) -> RequestBuilder {
+        self.service.request(method, &[&self.in_store(run)[..], segments].concat())
+    }
+
+    /// As [`Api::of_store`], with a POST to the agent at `base`.
+    pub(crate) fn of_store_at(&self, mut base: Url, run: (&str, &str), segments: &[&str]) -> RequestBuilder {
+        if let Ok(mut path) = base.path_segments_mut() {
+            path.pop_if_empty().extend(self.in_store(run)).extend(segments);
+        }
+        self.service.request_at(Method::POST, base)
+    }
+
+    fn in_store<'a>(&'a self, (namespace, run): (&'a str, &'a str)) -> [&'a str; 7] {
+        ["streams", "v1", namespace, &self.owner, &self.project, "runs", run]
     }
 
     /// The run as the API sees it now.

@@ -65,6 +65,11 @@ fn run_part(tag: &Tag) -> &str {
     tag.as_str().split_once("--").map_or(tag.as_str(), |(run, _)| run)
 }
 
+/// What names a run of the benchmark in the meta information of all that belongs to it.
+pub(crate) fn correlation(run: &str) -> String {
+    run_part(&Tag::new(run, "any")).to_owned()
+}
+
 /// The tag of a run, if it is a sandbox of ours.
 pub(crate) fn tag(run: &Run) -> Option<Tag> {
     Tag::parse(run.meta("correlation")?).filter(|_| run.meta("created_by") == Some(CREATED_BY))
@@ -77,7 +82,7 @@ pub(crate) fn tag(run: &Run) -> Option<Tag> {
 pub(crate) async fn find(api: &Api, call: &Call, query: &TagQuery) -> Result<Vec<Found>> {
     let filter = match query {
         TagQuery::Exact(tag) => format!("meta_info.correlation:{tag}"),
-        TagQuery::Run(run) => format!("meta_info.correlation_run:{}", run_part(&Tag::new(run, "any"))),
+        TagQuery::Run(run) => format!("meta_info.correlation_run:{}", correlation(run)),
         TagQuery::All => format!("meta_info.created_by:{CREATED_BY}"),
     };
     let mut all = BTreeMap::new();

@@ -107,12 +107,17 @@ impl Session<'_> {
             Ended::Told(result) => self.settle(spec, result).await,
             Ended::Cut(error) => self.diagnose(spec, error).await,
             Ended::Deadline => {
-                let tree_killed = self.stop().await;
+                let (tree_killed, seen) = self.stop().await;
                 self.only_if_started(ErrorKind::DeadlineExceeded)?;
-                Ok(Completion::DeadlineExceeded { tree_killed })
+                // A command that nobody has seen at its limit, nor could end then, may have ended long before.
+                Ok(if seen || tree_killed != TreeKill::Unknown {
+                    Completion::DeadlineExceeded { tree_killed }
+                } else {
+                    Completion::TransportLost
+                })
             }
             Ended::Cancelled => {
-                let tree_killed = self.stop().await;
+                let (tree_killed, _) = self.stop().await;
                 self.only_if_started(ErrorKind::Cancelled)?;
                 Ok(Completion::Cancelled { tree_killed })
             }
@@ -177,19 +182,21 @@ impl Session<'_> {
         Ok(Completion::TransportLost)
     }
 
-    /// Ends a command whose time is over, and takes what it had written.
-    async fn stop(&mut self) -> TreeKill {
-        self.look_once().await;
+    /// Ends a command whose time is over, and takes what it had written. True if the sandbox was seen meanwhile.
+    async fn stop(&mut self) -> (TreeKill, bool) {
+        let before = self.look_once().await;
         let killed = self.kill(Manner::Asked).await;
-        self.look_once().await;
-        killed
+        let after = self.look_once().await;
+        (killed, before || after)
     }
 
-    async fn look_once(&mut self) {
+    async fn look_once(&mut self) -> bool {
         let call = winding_up(self.call, TIDY_LIMIT);
-        if let Err(error) = self.output.pull(&call, &mut self.streams).await {
+        let looked = self.output.pull(&call, &mut self.streams).await;
+        if let Err(error) = &looked {
             tracing::debug!(%error, "the rest of a command's output could not be taken");
         }
+        looked.is_ok()
     }
 
     async fn kill(&mut self, manner: Manner) -> TreeKill {

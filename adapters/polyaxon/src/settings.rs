@@ -1,5 +1,5 @@
 //! Where the installation is and who we are there, found as the official client 2.18.0 finds it: the environment wins
-//! over the files under `~/.polyaxon`.
+//! over the files under `~/.polyaxon`, and inside a run of the platform its token over both.
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,8 @@ use crate::config::PolyaxonConfig;
 const DEFAULT_HOST: &str = "http://localhost:8000";
 /// The owner of an installation that knows no owners.
 const DEFAULT_OWNER: &str = "default";
+/// Where the platform mounts what a run of its own is given.
+const CONTEXT_ROOT: &str = "/plx-context";
 /// Most bytes of a configuration file that are read.
 const FILE_LIMIT: u64 = 1 << 20;
 
@@ -61,7 +63,10 @@ impl Settings {
                     .hint("set `project = \"owner/project\"` for this backend, or run `polyaxon init -p PROJECT`")
             })?,
         };
-        let token = variable("POLYAXON_AUTH_TOKEN").map(SecretString::from).or(auth.token);
+        // What the platform mounts into a run of its own wins over all else, as it does for the official client.
+        let root = variable("POLYAXON_CONTEXT_ROOT").unwrap_or_else(|| CONTEXT_ROOT.to_owned());
+        let mounted: AuthFile = read(&Path::new(&root).join(".configs/.auth")).unwrap_or_default();
+        let token = mounted.token.or_else(|| variable("POLYAXON_AUTH_TOKEN").map(SecretString::from)).or(auth.token);
         let scheme = variable("POLYAXON_AUTHENTICATION_TYPE").unwrap_or_else(|| "Token".to_owned());
         let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
         headers.extend(token.map(|token| secret_header(AUTHORIZATION, &format!("{scheme} "), &token)).transpose()?);
@@ -233,6 +238,17 @@ mod tests {
         let config = PolyaxonConfig { host: Some("http://option".into()), ..project("mine") };
         let found = find(&config, home.path(), &environment).unwrap();
         assert_eq!((found.host.as_str(), found.owner.as_str()), ("http://option", "default"));
+    }
+
+    #[test]
+    fn what_the_platform_mounts_into_its_runs_wins() {
+        let (home, context) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::create_dir(context.path().join(".configs")).unwrap();
+        std::fs::write(context.path().join(".configs/.auth"), r#"{"POLYAXON_AUTH_TOKEN": "of-the-run"}"#).unwrap();
+        let root = context.path().to_str().unwrap();
+        let found =
+            find(&project("p"), home.path(), &[("POLYAXON_CONTEXT_ROOT", root), ("POLYAXON_AUTH_TOKEN", "env")]);
+        assert_eq!(found.unwrap().headers[AUTHORIZATION], "Token of-the-run");
     }
 
     #[test]

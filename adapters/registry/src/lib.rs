@@ -1,8 +1,8 @@
-//! The one place that knows backend names: turns a name and its configuration into a connected backend.
+//! The one place that knows the names of backends and trackers: turns a name and its configuration into a connected one.
 
 use std::sync::Arc;
 
-use sandbox_bench_core::{Backend, Call, Error, Result, SandboxSpec};
+use sandbox_bench_core::{Backend, Call, Error, Result, SandboxSpec, Tracker};
 use serde::de::DeserializeOwned;
 
 /// A backend that this project has an adapter for.
@@ -69,6 +69,31 @@ pub fn component(name: &str, config: &toml::Table, spec: &SandboxSpec) -> Result
         #[cfg(feature = "polyaxon")]
         "polyaxon" => sandbox_bench_polyaxon::component(&parse(name, config)?, spec).map(Some),
         _ => Ok(None),
+    }
+}
+
+/// All services that evidence can be tracked with.
+pub const TRACKERS: &[&str] = &["polyaxon"];
+
+/// The tracker `name`, as its own table of the configuration says, and where that is silent that of the backend of the same
+/// name. Sends nothing.
+///
+/// # Errors
+/// `InvalidRequest` for an unknown name, a tracker that is not compiled in, or a wrong configuration; `Credentials`.
+pub fn tracker(name: &str, config: &toml::Table, backend: &toml::Table) -> Result<Arc<dyn Tracker>> {
+    let _ = (config, backend);
+    match name {
+        #[cfg(feature = "polyaxon")]
+        "polyaxon" => {
+            let own = config.clone().try_into();
+            let own = own.map_err(|e| Error::invalid(format!("configuration of the tracker {name}")).because(e))?;
+            sandbox_bench_polyaxon::tracker(&own, &parse(name, backend)?)
+        }
+        _ if TRACKERS.contains(&name) => Err(missing(name)),
+        _ => {
+            let known = TRACKERS.join(", ");
+            Err(Error::invalid(format!("unknown tracker {name:?}")).hint(format!("known trackers: {known}")))
+        }
     }
 }
 

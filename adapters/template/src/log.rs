@@ -76,6 +76,11 @@ impl<'a> Log<'a> {
         self.over.is_some()
     }
 
+    /// True if the service was not reached when it was last asked.
+    pub(crate) fn broken(&self) -> bool {
+        self.lines.is_none() && self.failures > 0
+    }
+
     /// What comes next; at the end, the end for ever. May be dropped and called again.
     pub(crate) async fn next(&mut self) -> Event {
         loop {

@@ -61,8 +61,14 @@ impl Session<'_> {
             }
             Ended::Cut(over) => self.diagnose(over)?,
             Ended::Deadline => {
+                let away = self.log.broken();
                 let tree_killed = self.end(ErrorKind::DeadlineExceeded).await?;
-                Completion::DeadlineExceeded { tree_killed }
+                // A command that nobody has seen at its limit, nor could end then, may have ended long before.
+                if away && tree_killed == TreeKill::Unknown {
+                    Completion::TransportLost
+                } else {
+                    Completion::DeadlineExceeded { tree_killed }
+                }
             }
             Ended::Cancelled => Completion::Cancelled { tree_killed: self.end(ErrorKind::Cancelled).await? },
         };

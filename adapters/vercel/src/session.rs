@@ -78,9 +78,15 @@ impl<'a> Session<'a> {
             }
             Ended::Cut(over) => self.diagnose(spec, over)?,
             Ended::Deadline => {
+                let away = self.log.broken();
                 let tree_killed = self.kill(Manner::Asked).await;
                 self.only_if_started(ErrorKind::DeadlineExceeded)?;
-                Completion::DeadlineExceeded { tree_killed }
+                // A command that nobody has seen at its limit, nor could end then, may have ended long before.
+                if away && tree_killed == TreeKill::Unknown {
+                    Completion::TransportLost
+                } else {
+                    Completion::DeadlineExceeded { tree_killed }
+                }
             }
             Ended::Cancelled => {
                 let tree_killed = self.kill(Manner::Asked).await;

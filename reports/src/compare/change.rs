@@ -1,6 +1,7 @@
 //! How much one figure changed, and what may be said of it.
 
 use sandbox_bench_core::Condition;
+use sandbox_bench_core::evidence::Variant;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,16 @@ pub struct CellName {
     /// The model, where models are a dimension of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Its place in further dimensions of the plan.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
+}
+
+impl CellName {
+    /// What cells are put in order by.
+    pub(super) fn order(&self) -> (&str, Condition, Option<&str>, &Variant) {
+        (&self.backend, self.condition, self.model.as_deref(), &self.variant)
+    }
 }
 
 /// What may be said of a change.

@@ -128,7 +128,7 @@ pub fn compare(a: &Selector, b: &Selector, rates: &RateCard, gates: &[Gate]) -> 
     let chosen = a.cell.is_some() && b.cell.is_some();
     let alike = |a: &Side, b: &Side| {
         let same = a.cell.backend == b.cell.backend && a.cell.condition == b.cell.condition;
-        (same || chosen) && a.cell.model == b.cell.model
+        (same || chosen) && a.cell.model == b.cell.model && a.cell.variant == b.cell.variant
     };
     let pairs: Vec<(&Side, &Side)> = match (first.as_slice(), second.as_slice()) {
         ([a], [b]) => vec![(a, b)],

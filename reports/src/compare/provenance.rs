@@ -78,20 +78,22 @@ pub(super) fn differences(a: &Side, b: &Side, tasks: &[&TaskKey]) -> Vec<Differe
 /// What holds for a whole side.
 fn facts(side: &Side) -> Vec<(&'static str, String)> {
     let manifest = &side.manifest;
-    let host = &manifest.host;
+    let host = manifest.host.as_ref();
+    let host = host.map(|h| format!("{} {}, {} CPUs, {} MiB", h.os, h.kernel, h.cpus, h.memory_mb));
     let info = manifest.backends.iter().find(|info| info.name == side.cell.backend);
     let told = |get: fn(&BackendInfo) -> Option<String>| info.and_then(get).unwrap_or_else(|| "not told".to_owned());
     let revision = manifest.binary_revision.as_deref().unwrap_or_default();
     vec![
         ("backend", side.cell.backend.clone()),
         ("condition", side.cell.condition.to_string()),
+        ("variant", side.cell.variant.to_string()),
         ("backend version", told(|info| info.backend_version.clone())),
         ("API version", told(|info| info.api_version.clone())),
         ("endpoint", told(|info| Some(info.endpoint.clone()))),
         ("region", told(|info| info.region.clone())),
         ("architecture", told(|info| Some(info.architecture.clone()))),
         ("program", format!("{} {revision}", manifest.binary_version).trim_end().to_owned()),
-        ("host", format!("{} {}, {} CPUs, {} MiB", host.os, host.kernel, host.cpus, host.memory_mb)),
+        ("host", host.unwrap_or_else(|| "not told".to_owned())),
         ("solver", manifest.solver.clone()),
         ("concurrency", manifest.plan.concurrency.to_string()),
         ("order", manifest.plan.order.clone()),

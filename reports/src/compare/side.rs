@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use sandbox_bench_core::evidence::{Attempt, Event, Manifest};
-use sandbox_bench_core::{Condition, FailureClass, Phase};
+use sandbox_bench_core::{FailureClass, Phase};
 
 use super::{CellName, Span};
 use crate::cost::{Cost, RateCard, price};
@@ -112,14 +112,18 @@ pub(super) fn read(directory: &Path, rates: &RateCard) -> Result<Vec<Side>, Evid
     for entry in run.journal()? {
         let Entry::Known(line) = entry? else { continue };
         let Event::AttemptFinished { attempt } = line.event else { continue };
-        let (backend, condition): (&str, Condition) = (&attempt.trial.backend, attempt.trial.condition);
-        let model = &attempt.trial.model;
-        let found = sides.iter().position(|side| {
-            side.cell.backend == backend && side.cell.condition == condition && side.cell.model == *model
-        });
+        if attempt.trial.is_warm_up() {
+            continue;
+        }
+        let cell = CellName {
+            run: run.manifest.run.clone(),
+            backend: attempt.trial.backend.clone(),
+            condition: attempt.trial.condition,
+            model: attempt.trial.model.clone(),
+            variant: attempt.trial.variant.clone(),
+        };
+        let found = sides.iter().position(|side| side.cell == cell);
         let index = found.unwrap_or_else(|| {
-            let (id, backend) = (run.manifest.run.clone(), backend.to_owned());
-            let cell = CellName { run: id, backend, condition, model: model.clone() };
             sides.push(Side { cell, manifest: run.manifest.clone(), tasks: BTreeMap::new() });
             sides.len() - 1
         });
@@ -128,8 +132,6 @@ pub(super) fn read(directory: &Path, rates: &RateCard) -> Result<Vec<Side>, Evid
             side.tasks.entry(key).or_default().add(&attempt, rates);
         }
     }
-    sides.sort_by(|a, b| {
-        (&a.cell.backend, a.cell.condition, &a.cell.model).cmp(&(&b.cell.backend, b.cell.condition, &b.cell.model))
-    });
+    sides.sort_by(|a, b| a.cell.order().cmp(&b.cell.order()));
     Ok(sides)
 }

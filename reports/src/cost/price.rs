@@ -77,7 +77,9 @@ pub fn price(attempt: &Attempt, card: &RateCard) -> Option<Cost> {
     if let Some(why) = &rates.unpriced {
         return unknown(why.clone());
     }
-    if attempt.sandbox.is_none() && rates.seconds == Seconds::Lifetime {
+    // An imported run does not tell its sandbox, but that there was one.
+    let created = attempt.sandbox.is_some() || attempt.phases.iter().any(|span| span.phase == Phase::Create && span.ok);
+    if !created && rates.seconds == Seconds::Lifetime {
         return unknown("the sandbox did not come to be; whether the backend charges for that is not known".to_owned());
     }
     Some(Estimate { attempt, rates, seconds: seconds(attempt, rates), why: Vec::new(), bounds: Vec::new() }.cost())

@@ -101,6 +101,7 @@ fn missing_is_unknown_and_never_zero() {
     assert!(why(&attempt("elsewhere", 5_000_000, 1.0, 512)).contains("no prices of elsewhere"));
     let mut failed = samples::failed(attempt("daytona", 5_000_000, 1.0, 512), FailureClass::Startup);
     failed.sandbox = None;
+    failed.phases[1].ok = false;
     assert!(why(&failed).contains("did not come to be"));
     let unavailable = samples::failed(attempt("daytona", 5_000_000, 1.0, 512), FailureClass::Unavailable);
     assert_eq!(price(&unavailable, &card), None, "nothing was asked of the backend");

@@ -1,4 +1,4 @@
-//! The columns of `trials.parquet`: the fields of a row that people ask for, flat. A missing value is null.
+//! The columns of `trials.parquet` and of CSV: the fields of a row that people ask for, flat. A missing value is null.
 //! Durations are microseconds, names and words are those of the JSON evidence.
 
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_schema::{DataType, Field, TimeUnit};
+use jiff::Timestamp;
 use sandbox_bench_core::Phase;
 use sandbox_bench_core::evidence::{Attempt, Cleanup, EnvironmentRecord, Failure};
 use sandbox_bench_core::{ConditionProof, Observation, SandboxRef, TestCounts, Verdict};
@@ -47,6 +48,26 @@ impl Column {
         Field::new(&self.name, kind, true)
     }
 
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its value as text; empty if there is none. Instants are RFC 3339.
+    pub(super) fn text(&self, row: &TrialRow) -> String {
+        let words = match &self.value {
+            Value::Text(get) => get(row),
+            Value::Count(get) => get(row).map(|value| value.to_string()),
+            Value::Integer(get) => get(row).map(|value| value.to_string()),
+            Value::Number(get) => get(row).map(|value| value.to_string()),
+            Value::Flag(get) => get(row).map(|value| value.to_string()),
+            Value::Instant(get) => {
+                get(row).and_then(|us| Timestamp::from_microsecond(us).ok()).map(|at| at.to_string())
+            }
+        };
+        words.unwrap_or_default()
+    }
+
     /// The column's values for these rows.
     pub(super) fn array(&self, rows: &[TrialRow]) -> ArrayRef {
         match &self.value {
@@ -72,6 +93,9 @@ pub(super) fn all() -> Vec<Column> {
         text("task", |a| Some(a.trial.task.clone())),
         count("replicate", |a| Some(a.trial.replicate.into())),
         text("model", |a| a.trial.model.clone()),
+        text("profile", |a| a.trial.variant.profile.clone()),
+        count("input_bytes", |a| a.trial.variant.input_bytes),
+        count("concurrency", |a| a.trial.variant.concurrency.map(u64::from)),
         count("attempt", |a| Some(a.attempt.into())),
         flag("last", |a| Some(a.last)),
         text("tag", |a| Some(a.tag.to_string())),

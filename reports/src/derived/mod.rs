@@ -1,16 +1,17 @@
 //! The files of a run directory that follow from its manifest and journal: `trials.jsonl`, `trials.parquet`,
-//! `cleanup.json`, `summary.json`.
+//! `receipts.jsonl`, `cases.jsonl`, `cleanup.json`, `summary.json`.
 //!
 //! They can be deleted and rebuilt at any time; equal evidence and an equal rate card give equal bytes. Each is complete or not there. One
-//! pass over the journal, in memory bounded by a few numbers per attempt.
+//! pass over the journal, in memory bounded by a few numbers per attempt and the receipts of those that were open at one time.
 
 mod columns;
 mod parquet;
+mod rows;
 
 #[cfg(test)]
 mod tests;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use sandbox_bench_core::evidence::{Attempt, Event, SCHEMA_VERSION};
@@ -21,9 +22,12 @@ use crate::cleanup::{CleanupReport, Ledger};
 use crate::cost::{Cost, RateCard, price};
 use crate::evidence::{Entry, EvidenceError, Run};
 use crate::files::{Replacement, replace_json};
-use crate::summary::{Summary, SummaryBuilder};
+use crate::records::{CASES, RECEIPTS, Records};
+use crate::summary::{Builds, Summary, SummaryBuilder};
 
 use self::parquet::TrialsParquet;
+
+pub use self::rows::{TableError, TrialRows, write_csv, write_parquet};
 
 /// One [`TrialRow`] per line, in the order in which the attempts ended.
 pub const TRIALS: &str = "trials.jsonl";
@@ -58,10 +62,18 @@ pub fn write_derived(run_dir: &Path, rates: &RateCard) -> Result<Summary, Eviden
     let mut ledger = Ledger::default();
     let mut summary = SummaryBuilder::new(run.manifest.clone(), rates.clone());
     let mut trials = Replacement::new(&run_dir.join(TRIALS)).map_err(in_file(TRIALS))?;
-    let mut columns = TrialsParquet::new(&run_dir.join(TRIALS_PARQUET)).map_err(in_file(TRIALS_PARQUET))?;
+    let columns = Replacement::new(&run_dir.join(TRIALS_PARQUET)).and_then(TrialsParquet::new);
+    let mut columns = columns.map_err(in_file(TRIALS_PARQUET))?;
+    let mut builds = Builds::default();
+    let mut receipts = Replacement::new(&run_dir.join(RECEIPTS)).map_err(in_file(RECEIPTS))?;
+    let mut cases = Replacement::new(&run_dir.join(CASES)).map_err(in_file(CASES))?;
+    let mut records = Records::new(run.manifest.clone());
     for entry in run.journal()? {
         let event = match entry? {
-            Entry::Known(line) => line.event,
+            Entry::Known(line) => {
+                builds.record(&line);
+                line.event
+            }
             Entry::Unknown { event, .. } => {
                 summary.unknown(&event);
                 continue;
@@ -69,22 +81,38 @@ pub fn write_derived(run_dir: &Path, rates: &RateCard) -> Result<Summary, Eviden
         };
         ledger.record(&event);
         summary.record(&event);
+        if let Some((case, commands)) = records.record(&event) {
+            line(&mut cases, &case).map_err(in_file(CASES))?;
+            for command in commands {
+                line(&mut receipts, &command).map_err(in_file(RECEIPTS))?;
+            }
+        }
         if let Event::AttemptFinished { attempt } = event {
             let row = TrialRow { cost: price(&attempt, rates), attempt: *attempt };
-            serde_json::to_writer(&mut trials, &row).map_err(Into::into).map_err(in_file(TRIALS))?;
-            trials.write_all(b"\n").map_err(in_file(TRIALS))?;
+            line(&mut trials, &row).map_err(in_file(TRIALS))?;
             columns.push(row).map_err(in_file(TRIALS_PARQUET))?;
         }
+    }
+    for command in records.rest() {
+        line(&mut receipts, &command).map_err(in_file(RECEIPTS))?;
     }
     let cleanup = CleanupReport {
         schema_version: SCHEMA_VERSION.to_owned(),
         run: run.manifest.run.clone(),
         entries: ledger.into_entries(),
     };
+    summary.artifacts(builds.finish());
     let summary = summary.finish(&cleanup.entries);
     trials.commit().map_err(in_file(TRIALS))?;
-    columns.commit().map_err(in_file(TRIALS_PARQUET))?;
+    columns.finish().and_then(Replacement::commit).map_err(in_file(TRIALS_PARQUET))?;
+    receipts.commit().map_err(in_file(RECEIPTS))?;
+    cases.commit().map_err(in_file(CASES))?;
     replace_json(&run_dir.join(CLEANUP), &cleanup).map_err(in_file(CLEANUP))?;
     replace_json(&run_dir.join(SUMMARY), &summary).map_err(in_file(SUMMARY))?;
     Ok(summary)
+}
+
+fn line(file: &mut Replacement, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *file, value)?;
+    file.write_all(b"\n")
 }

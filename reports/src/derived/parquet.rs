@@ -1,7 +1,6 @@
 //! `trials.parquet`: attempts as columns, for query engines.
 
-use std::io;
-use std::path::Path;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -12,7 +11,6 @@ use parquet::file::properties::WriterProperties;
 
 use super::TrialRow;
 use super::columns::{self, Column};
-use crate::files::Replacement;
 
 /// Attempts held in memory until they are written as columns.
 const BATCH: usize = 256;
@@ -20,24 +18,24 @@ const BATCH: usize = 256;
 /// Most rows of a row group: readers take or skip it as a whole, the writer holds it in memory, encoded.
 const ROW_GROUP: usize = 16 * 1024;
 
-/// Writes `trials.parquet`, one attempt per row.
-pub(super) struct TrialsParquet {
+/// Writes attempts as columns, one per row.
+pub(super) struct TrialsParquet<W: Write + Send> {
     columns: Vec<Column>,
     schema: SchemaRef,
     rows: Vec<TrialRow>,
-    writer: ArrowWriter<Replacement>,
+    writer: ArrowWriter<W>,
 }
 
-impl TrialsParquet {
-    /// Begins a new content for `path`.
-    pub(super) fn new(path: &Path) -> io::Result<Self> {
+impl<W: Write + Send> TrialsParquet<W> {
+    /// Begins the file that is written to `writer`.
+    pub(super) fn new(writer: W) -> io::Result<Self> {
         let columns = columns::all();
         let schema: SchemaRef = Arc::new(Schema::new(columns.iter().map(Column::field).collect::<Vec<_>>()));
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_max_row_group_row_count(Some(ROW_GROUP))
             .build();
-        let writer = ArrowWriter::try_new(Replacement::new(path)?, Arc::clone(&schema), Some(properties))?;
+        let writer = ArrowWriter::try_new(writer, Arc::clone(&schema), Some(properties))?;
         Ok(Self { columns, schema, rows: Vec::with_capacity(BATCH), writer })
     }
 
@@ -47,10 +45,10 @@ impl TrialsParquet {
         if self.rows.len() < BATCH { Ok(()) } else { self.write_rows() }
     }
 
-    /// Puts the file in place.
-    pub(super) fn commit(mut self) -> io::Result<()> {
+    /// Ends the file, and gives the writer back.
+    pub(super) fn finish(mut self) -> io::Result<W> {
         self.write_rows()?;
-        self.writer.into_inner()?.commit()
+        Ok(self.writer.into_inner()?)
     }
 
     fn write_rows(&mut self) -> io::Result<()> {

@@ -1,12 +1,12 @@
 //! The charts, as SVG that takes its colours from the page.
 
 use maud::{Markup, html};
-use sandbox_bench_core::{Condition, Phase};
+use sandbox_bench_core::Phase;
 
 use super::axis::{Axis, px, time};
 use crate::render::{cost, duration};
-use crate::report::{CellView, Report, Tasks};
-use crate::stats::{Ecdf, Sample};
+use crate::report::{CellView, Report, Saving, Tasks, median};
+use crate::stats::{Ecdf, KaplanMeier};
 
 /// Steps that are drawn of a distribution.
 const STEPS: usize = 200;
@@ -15,7 +15,7 @@ const SLOPES: usize = 200;
 /// Tasks that are drawn in the matrix.
 const ROWS: usize = 300;
 /// Width of the charts.
-const WIDTH: f64 = 560.0;
+pub(super) const WIDTH: f64 = 560.0;
 /// Height of a bar with its distance to the next.
 const BAR: f64 = 30.0;
 
@@ -24,7 +24,7 @@ pub(super) fn colour(cell: usize) -> String {
     format!("k{}{}", cell % 8, if cell / 8 % 2 == 1 { " dash" } else { "" })
 }
 
-fn frame(width: f64, height: f64, label: &str, inside: &Markup) -> Markup {
+pub(super) fn frame(width: f64, height: f64, label: &str, inside: &Markup) -> Markup {
     html! {
         svg viewBox=(format!("0 0 {} {}", px(width), px(height))) width=(px(width)) height=(px(height)) role="img" aria-label=(label) {
             (inside)
@@ -42,7 +42,7 @@ pub(super) fn phases(report: &Report) -> Option<Markup> {
         report.cells.iter().map(|cell| (cell, medians(cell))).filter(|(_, m)| !m.is_empty()).collect();
     let sum = |medians: &[(usize, Phase, u64, u64)]| medians.iter().map(|m| m.2 as f64).sum::<f64>();
     let greatest = shown.iter().map(|(_, medians)| sum(medians)).fold(0.0, f64::max);
-    let axis = Axis::linear(greatest, 4.0, WIDTH - 80.0);
+    let axis = Axis::linear(greatest, 4.0, WIDTH - 90.0);
     let height = shown.len() as f64 * (BAR + 14.0);
     let used: Vec<usize> =
         (0..Phase::ALL.len()).filter(|index| shown.iter().any(|(_, m)| m.iter().any(|p| p.0 == *index))).collect();
@@ -73,46 +73,70 @@ pub(super) fn phases(report: &Report) -> Option<Markup> {
     })
 }
 
-/// The share of times up to each time, one curve for each cell.
-pub(super) fn distribution(report: &Report, label: &str, of: impl Fn(&CellView) -> &Ecdf) -> Option<Markup> {
-    let shown: Vec<(usize, &CellView, &Ecdf)> = report
-        .cells
-        .iter()
-        .enumerate()
-        .map(|(index, cell)| (index, cell, of(cell)))
-        .filter(|(_, _, e)| e.n() > 0)
-        .collect();
-    if shown.is_empty() {
+/// A curve of shares: the cell's index and name, what its n is, and each time with the share up to it.
+pub(super) struct Curve<'a> {
+    pub(super) cell: usize,
+    pub(super) name: &'a str,
+    pub(super) n: String,
+    pub(super) steps: Vec<(f64, f64)>,
+}
+
+/// The curves of an empirical distribution of each cell.
+pub(super) fn distribution(report: &Report, of: impl Fn(&CellView) -> &Ecdf) -> Vec<Curve<'_>> {
+    let known = report.cells.iter().enumerate().filter(|(_, view)| of(view).n() > 0);
+    let curve = |(cell, view)| {
+        let ecdf = of(view);
+        Curve { cell, name: view.name.as_str(), n: format!("n = {}", ecdf.n()), steps: ecdf.steps().to_vec() }
+    };
+    known.map(curve).collect()
+}
+
+/// The share of attempts that came to a verdict by each time, by Kaplan and Meier.
+pub(super) fn verdicts(report: &Report) -> Vec<Curve<'_>> {
+    let known = report.cells.iter().enumerate().filter(|(_, view)| view.verdict.n > 0);
+    let curve = |(cell, view): (usize, &'_ CellView)| {
+        let KaplanMeier { steps, n, censored } = &view.verdict;
+        let steps = steps.iter().map(|step| (step.time, 1.0 - step.survival)).collect();
+        (cell, format!("n = {n}, {censored} without one"), steps)
+    };
+    let named = known
+        .map(curve)
+        .filter_map(|(cell, n, steps)| Some(Curve { cell, name: &report.cells.get(cell)?.name, n, steps }));
+    named.collect()
+}
+
+/// The share up to each time, one curve for each cell.
+pub(super) fn curves(label: &str, curves: &[Curve<'_>]) -> Option<Markup> {
+    let (left, right, top, bottom) = (62.0, WIDTH - 34.0, 8.0, 240.0);
+    let drawn: Vec<&Curve<'_>> = curves.iter().filter(|curve| !curve.steps.is_empty()).collect();
+    if drawn.is_empty() {
         return None;
     }
-    let (left, right, top, bottom) = (42.0, WIDTH - 24.0, 8.0, 240.0);
-    let ends = shown.iter().flat_map(|(_, _, ecdf)| [ecdf.steps().first(), ecdf.steps().last()]);
+    let ends = drawn.iter().flat_map(|curve| [curve.steps.first(), curve.steps.last()]);
     let axis = Axis::over(ends.flatten().map(|step| step.0), left, right);
     let y = |share: f64| bottom - share * (bottom - top);
-    let path = |ecdf: &Ecdf| {
+    let path = |steps: &[(f64, f64)]| {
         let (mut path, mut last) = (String::new(), 0.0);
-        for (x, share) in thinned(ecdf.steps()) {
+        for (x, share) in thinned(steps) {
             let command = if path.is_empty() { "M" } else { "L" };
             path += &format!("{command}{} {}V{}", px(axis.at(x)), px(y(last)), px(y(share)));
             last = share;
         }
         path + &format!("H{}", px(right))
     };
-    let curves = html! {
+    let inside = html! {
         @for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
             line .grid x1=(px(left)) x2=(px(right)) y1=(px(y(share))) y2=(px(y(share))) {}
             text .tick x=(px(left - 6.0)) y=(px(y(share) + 4.0)) text-anchor="end" { (format!("{:.0} %", share * 100.0)) }
         }
         (axis.times(top, bottom))
-        @for (index, cell, ecdf) in &shown {
-            path class=(format!("curve {}", colour(*index))) d=(path(ecdf)) { title { (cell.name) " (n = " (ecdf.n()) ")" } }
+        @for curve in &drawn {
+            path class=(format!("curve {}", colour(curve.cell))) d=(path(&curve.steps)) { title { (curve.name) " (" (curve.n) ")" } }
         }
     };
     Some(html! {
-        div .legend { @for (index, cell, ecdf) in &shown {
-            span class=(colour(*index)) { i {} em { (cell.name) " (n = " (ecdf.n()) ")" } }
-        } }
-        (frame(WIDTH, bottom + 26.0, label, &curves))
+        div .legend { @for curve in curves { span class=(colour(curve.cell)) { i {} em { (curve.name) " (" (curve.n) ")" } } } }
+        (frame(WIDTH, bottom + 26.0, label, &inside))
     })
 }
 
@@ -123,24 +147,15 @@ fn thinned(steps: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
     steps.iter().enumerate().filter(move |(index, _)| index % every == 0 || *index == last).map(|(_, step)| *step)
 }
 
-/// For each pair of a cold and a warm cell: its name, and a line for each task from its cold to its warm median.
+/// For each pair of a cold and a warm cell: the warm cell's name, and a line for each task from its cold to its warm median.
 pub(super) fn slopes(report: &Report) -> Vec<(String, Markup)> {
-    let warm_of = |cold: &CellView| {
-        report.cells.iter().position(|warm| {
-            let (a, b) = (&cold.figures, &warm.figures);
-            b.condition == Condition::Warm && cold.run == warm.run && a.backend == b.backend && a.model == b.model
-        })
-    };
-    let pairs = report.cells.iter().enumerate().filter(|(_, cell)| cell.figures.condition == Condition::Cold);
-    pairs.filter_map(|(cold, cell)| Some((cell.name.clone(), slope(report, cold, warm_of(cell)?)?))).collect()
+    let named =
+        |saving: &Saving| Some((report.cells.get(saving.warm)?.name.clone(), slope(report, saving.cold, saving.warm)?));
+    report.savings.iter().filter_map(named).collect()
 }
 
 fn slope(report: &Report, cold: usize, warm: usize) -> Option<Markup> {
-    let median = |task: &crate::report::TaskView, cell: usize| {
-        let times = &task.cells.get(cell)?.times;
-        let sample = Sample::new(times.iter().map(|time| (*time, 0)));
-        Some(sample.quantile(0.5, &[1], sample.has_censored())).filter(|median| median.is_finite())
-    };
+    let median = |task: &crate::report::TaskView, cell: usize| median(task, cell).filter(|median| median.is_finite());
     let lines: Vec<_> = report
         .tasks
         .iter()

@@ -3,6 +3,7 @@
 
 mod axis;
 mod charts;
+mod ramp;
 mod sections;
 mod tables;
 
@@ -26,6 +27,7 @@ pub(crate) fn page(report: &Report) -> String {
         ("comparison", "Comparison", sections::comparison(report)),
         ("matrix", "Matrix", sections::matrix(report)),
         ("times", "Times", sections::times(report)),
+        ("load", "Load", sections::load(report)),
         ("cost", "Cost", sections::cost(report)),
         ("failures", "Failures", sections::failures(report)),
         ("tasks", "Tasks", sections::tasks(report)),
@@ -112,7 +114,11 @@ fn head(report: &Report, title: &str) -> Markup {
                     @for (index, dataset) in run.manifest.datasets.iter().enumerate() {
                         @if index > 0 { ", " } (crate::render::plain(&dataset.name)) " (" (objects(dataset.tasks, "task")) ")"
                     }
-                    " · " (run.replicates()) " · " (run.manifest.plan.order) ", seed " (run.manifest.plan.seed)
+                    " · " (run.replicates()) " · "
+                    @match &run.manifest.imported {
+                        Some(imported) => { "imported (" (crate::render::plain(&imported.from)) ")" }
+                        None => { (run.manifest.plan.order) ", seed " (run.manifest.plan.seed) }
+                    }
                 }
             }
             div .tiles {

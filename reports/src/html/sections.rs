@@ -3,12 +3,12 @@
 use maud::{Markup, html};
 use sandbox_bench_core::Phase;
 
-use super::{charts, tables};
+use super::{charts, ramp, tables};
 use crate::derived::{CLEANUP, SUMMARY, TRIALS, TRIALS_PARQUET};
 use crate::evidence::{JOURNAL, MANIFEST};
 use crate::render::{cost as cell_cost, counts, duration, notes, objects, one_line, percents, plain, usd};
-use crate::report::{Order, Report, cleanup_word};
-use crate::stats::{Interval, Sample, Unit};
+use crate::report::{Order, Report, cleanup_word, median};
+use crate::stats::{Interval, Unit};
 
 /// The level at which two neighbours are told apart.
 const LEVEL: f64 = 0.05;
@@ -148,27 +148,65 @@ pub(super) fn matrix(report: &Report) -> Markup {
 
 pub(super) fn times(report: &Report) -> Markup {
     let slopes = charts::slopes(report);
+    let (ready, total) =
+        (charts::distribution(report, |cell| &cell.start), charts::distribution(report, |cell| &cell.total));
+    let figures = [
+        (
+            "Phases".to_owned(),
+            "Medians of the attempts that completed a phase; their sum is not the median of the sum.",
+            charts::phases(report),
+        ),
+        (
+            "Sandbox ready".to_owned(),
+            "Create and ready together, of all attempts that got there.",
+            charts::curves("Share of sandboxes ready by time", &ready),
+        ),
+        (
+            "Total".to_owned(),
+            "From submission to the end, of accepted attempts.",
+            charts::curves("Share of accepted attempts by total time", &total),
+        ),
+        (
+            "Verdict".to_owned(),
+            "Share of attempts that came to a verdict (Kaplan-Meier): a curve that stays below 100 % has attempts that never did.",
+            charts::curves("Share of attempts with a verdict by time", &charts::verdicts(report)),
+        ),
+    ];
+    let slopes = slopes.into_iter().map(|(name, chart)| {
+        (format!("Cold to warm: {name}"), "A line for each task: medians to a verdict.", Some(chart))
+    });
     html! {
-        div .charts {
-            @if let Some(chart) = charts::phases(report) {
-                figure {
-                    figcaption { "Phases" }
-                    p .soft { "Medians of the attempts that completed a phase; their sum is not the median of the sum." }
-                    div .wide { (chart) }
-                }
-            }
-            @if let Some(chart) = charts::distribution(report, "Share of sandboxes ready by time", |cell| &cell.start) {
-                figure { figcaption { "Sandbox ready" } p .soft { "Create and ready together, of all attempts that got there." } div .wide { (chart) } }
-            }
-            @if let Some(chart) = charts::distribution(report, "Share of accepted attempts by total time", |cell| &cell.total) {
-                figure { figcaption { "Total" } p .soft { "From submission to the end, of accepted attempts." } div .wide { (chart) } }
-            }
-            @for (name, chart) in &slopes {
-                figure { figcaption { "Cold to warm: " (name) } p .soft { "A line for each task: medians to a verdict." } div .wide { (chart) } }
-            }
+        div .charts { @for (name, note, chart) in figures.into_iter().chain(slopes) { (figure(&name, note, chart)) } }
+        @for table in report.timing() {
+            h3 { (table.title) }
+            p .soft { (table.note) }
+            (tables::figures(&table))
         }
-        @if slopes.is_empty() { p .soft { "No backend has both cold and warm times." } }
     }
+}
+
+/// How the runs went on in time.
+pub(super) fn load(report: &Report) -> Markup {
+    let charts: Vec<(String, Option<Markup>, Option<Markup>)> = report
+        .runs
+        .iter()
+        .enumerate()
+        .map(|(index, run)| {
+            let of = if run.label.is_empty() { String::new() } else { format!(": {}", run.label) };
+            (of, ramp::running(report, index), ramp::ready(report, index))
+        })
+        .collect();
+    html! {
+        @if charts.iter().all(|(_, running, _)| running.is_none()) { p .soft { "When attempts began is not known." } }
+        div .charts { @for (of, running, ready) in charts {
+            (figure(&format!("Attempts at a time{of}"), "From the first start. Of many, the greatest of each slice of time is drawn.", running))
+            (figure(&format!("Time to ready by launch{of}"), "Create and ready together, in the order in which attempts were launched.", ready))
+        } }
+    }
+}
+
+fn figure(name: &str, note: &str, chart: Option<Markup>) -> Markup {
+    html! { @if let Some(chart) = chart { figure { figcaption { (name) } p .soft { (note) } div .wide { (chart) } } } }
 }
 
 pub(super) fn cost(report: &Report) -> Markup {
@@ -254,13 +292,12 @@ pub(super) fn tasks(report: &Report) -> Markup {
             thead { tr { th scope="col" { "task" } @for cell in &report.cells { th .n scope="col" { (cell.name) } } } }
             tbody { @for (index, task) in report.tasks.iter().enumerate() { tr id=(format!("task-{index}")) {
                 td .any { (task.task) " " span .soft { (task.dataset) @if let Some(digest) = &task.digest { " " (digest) } } }
-                @for cell in &task.cells {
+                @for (column, cell) in task.cells.iter().enumerate() {
                     @let counts = cell.counts();
                     @match &cell.link {
                         None => td .n data-v="" { "–" },
                         Some(link) => {
-                            @let sample = Sample::new(cell.times.iter().map(|time| (*time, 0)));
-                            @let median = sample.quantile(0.5, &[1], sample.has_censored());
+                            @let median = median(task, column).unwrap_or(f64::NAN);
                             td .n data-v=(if median.is_finite() { format!("{median:.0}") } else { String::new() }) {
                                 a href=(link) { (counts.accepted) "/" (counts.runnable()) }
                                 @if counts.unavailable > 0 { " " span .none { "unavailable" } }
@@ -327,8 +364,10 @@ pub(super) fn cleanup(report: &Report) -> Markup {
     html! {
         @for run in &report.runs {
             @if !run.label.is_empty() { h3 { (run.label) } }
-            @if run.cleanup.is_empty() { p { "Nothing was created." } } @else {
-                div .wide { table {
+            @if run.cleanup.is_empty() {
+                p { @if run.manifest.imported.is_some() { "What the imported run left behind is not known." } @else { "Nothing was created." } }
+            } @else {
+                div .wide { table .sort {
                     thead { tr { th scope="col" { "backend" } th scope="col" { "what" } th scope="col" { "state" } th .n scope="col" { "objects" } } }
                     tbody { @for ((backend, kind, state), n) in &run.cleanup { tr {
                         td { (backend) } td { (kind) }
@@ -359,7 +398,9 @@ pub(super) fn provenance(report: &Report) -> Markup {
             h3 { @if !run.label.is_empty() { (run.label) " " } (plain(&manifest.run)) }
             ul {
                 li { "sandbox-bench " (plain(&manifest.binary_version)) @if let Some(revision) = &manifest.binary_revision { " (" (plain(revision)) ")" } }
-                li { "host: " (plain(&manifest.host.os)) " " (plain(&manifest.host.kernel)) ", " (plain(&manifest.host.architecture)) ", " (manifest.host.cpus) " CPUs, " (manifest.host.memory_mb) " MiB" }
+                @if let Some(host) = &manifest.host {
+                    li { "host: " (plain(&host.os)) " " (plain(&host.kernel)) ", " (plain(&host.architecture)) ", " (host.cpus) " CPUs, " (host.memory_mb) " MiB" }
+                } @else { li { "host: not known" } }
                 @for backend in &manifest.backends {
                     li {
                         (plain(&backend.name)) ": adapter " (plain(&backend.adapter_version))
@@ -369,7 +410,12 @@ pub(super) fn provenance(report: &Report) -> Markup {
                     }
                 }
                 @for dataset in &manifest.datasets { li { "data set " (plain(&dataset.name)) ": " (objects(dataset.tasks, "task")) ", " code { (dataset.digest) } } }
-                li { "concurrency " (manifest.plan.concurrency) ", at most " (manifest.plan.max_attempts) " attempts of a trial" }
+                @match &manifest.imported {
+                    Some(imported) => @for file in &imported.files {
+                        li { "imported (" (plain(&imported.from)) "): " (plain(&file.name)) ", " (objects(file.attempts, "attempt")) ", " code { (file.digest) } }
+                    }
+                    None => li { "concurrency " (manifest.plan.concurrency) ", at most " (manifest.plan.max_attempts) " attempts of a trial" }
+                }
                 li {
                     "evidence: "
                     @for (index, file) in [MANIFEST, JOURNAL, TRIALS, TRIALS_PARQUET, CLEANUP, SUMMARY].into_iter().enumerate() {

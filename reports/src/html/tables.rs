@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use crate::render::duration;
+use crate::report::Table;
 use crate::summary::{End, Outcome};
 
 /// A column: its head, and whether it holds figures.
@@ -14,6 +15,22 @@ pub(super) fn sortable(columns: &[Column], rows: &Markup) -> Markup {
         div .wide { table .sort {
             thead { tr { @for (name, figures) in columns { th class=[figures.then_some("n")] scope="col" { (name) } } } }
             tbody { (rows) }
+        } }
+    }
+}
+
+/// A table of times.
+pub(super) fn figures(table: &Table) -> Markup {
+    let figures = |column: usize| column >= table.names;
+    html! {
+        div .wide { table .sort {
+            thead { tr { @for (column, name) in table.columns.iter().enumerate() {
+                th class=[figures(column).then_some("n")] scope="col" { (name) }
+            } } }
+            tbody { @for row in &table.rows { tr { @for (column, cell) in row.iter().enumerate() {
+                @let sort = figures(column).then(|| cell.sort.map(|value| value.to_string()).unwrap_or_default());
+                td class=(if figures(column) { "n" } else { "nowrap" }) data-v=[sort] { (cell.text) }
+            } } } }
         } }
     }
 }

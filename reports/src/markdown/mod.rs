@@ -5,16 +5,19 @@ mod text;
 
 use crate::report::Report;
 
-/// Each page with the name of its file; the first one links to the others.
+pub(crate) use text::{table, words};
+
+/// The pages, in the order of [`MARKDOWN`](crate::report::MARKDOWN); the first one links to the others.
 #[must_use]
-pub(crate) fn pages(report: &Report) -> Vec<(&'static str, String)> {
-    vec![
-        ("overview.md", pages::overview(report)),
-        ("comparison.md", pages::comparison(report)),
-        ("tasks.md", pages::tasks(report)),
-        ("backends.md", pages::backends(report)),
-        ("failures.md", pages::failures(report)),
-        ("cleanup.md", pages::cleanup(report)),
-        ("gaps.md", pages::gaps(report)),
+pub(crate) fn pages(report: &Report) -> [String; crate::report::MARKDOWN.len()] {
+    [
+        pages::overview(report),
+        pages::comparison(report),
+        pages::times(report),
+        pages::tasks(report),
+        pages::backends(report),
+        pages::failures(report),
+        pages::cleanup(report),
+        pages::gaps(report),
     ]
 }

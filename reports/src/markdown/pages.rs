@@ -4,9 +4,9 @@ use sandbox_bench_core::Phase;
 
 use super::text::{list, table, words};
 use crate::derived::{CLEANUP, TRIALS};
-use crate::render::{cost, counts, duration, notes, objects, percents, times};
-use crate::report::{Order, PAGE, Report, cleanup_word};
-use crate::stats::{Interval, Sample};
+use crate::render::{self, cost, counts, duration, notes, objects, percents};
+use crate::report::{Order, PAGE, Report, cleanup_word, median};
+use crate::stats::Interval;
 
 /// What a cell of a table shows when there is nothing to tell.
 const NOTHING: &str = "–";
@@ -36,9 +36,9 @@ pub(super) fn overview(report: &Report) -> String {
             counts([(proof.proven, "proven"), (proof.unproven, "unproven"), (proof.violated, "violated")]),
             format!("{}/{}", trials.accepted, trials.runnable()),
             figures.accepted_share.map_or_else(|| NOTHING.to_owned(), percents),
-            times(figures.completed(Phase::Create)),
-            times(figures.completed(Phase::Ready)),
-            times(figures.total.accepted),
+            render::times(figures.completed(Phase::Create)),
+            render::times(figures.completed(Phase::Ready)),
+            render::times(figures.total.accepted),
             words(&cost(&figures.cost)),
         ]
     };
@@ -49,6 +49,7 @@ pub(super) fn overview(report: &Report) -> String {
     }
     let pages = [
         ("comparison.md", "the cells on the tasks that all of them could run"),
+        ("times.md", "what warm artifacts save, and where the time goes"),
         ("tasks.md", "each task"),
         ("backends.md", "each cell, phase by phase"),
         ("failures.md", "what failed, and how"),
@@ -104,11 +105,20 @@ pub(super) fn comparison(report: &Report) -> String {
     text
 }
 
+pub(super) fn times(report: &Report) -> String {
+    let mut text = "# Times\n".to_owned();
+    for shown in report.timing() {
+        let rows = shown.rows.iter().map(|row| row.iter().map(|cell| words(&cell.text)).collect());
+        text += &format!("\n## {}\n\n{}\n\n{}", shown.title, shown.note, table(shown.columns, shown.names, rows));
+    }
+    text
+}
+
 pub(super) fn tasks(report: &Report) -> String {
     let columns: Vec<&str> = ["task"].into_iter().chain(report.cells.iter().map(|cell| cell.name.as_str())).collect();
     let rows = report.tasks.iter().map(|task| {
         let digest = task.digest.as_ref().map(|digest| format!(" ({digest})")).unwrap_or_default();
-        let cells = task.cells.iter().map(|cell| {
+        let cells = task.cells.iter().enumerate().map(|(column, cell)| {
             let counts = cell.counts();
             if cell.ends.is_empty() {
                 return NOTHING.to_owned();
@@ -116,9 +126,7 @@ pub(super) fn tasks(report: &Report) -> String {
             if counts.runnable() == 0 {
                 return "unavailable".to_owned();
             }
-            let sample = Sample::new(cell.times.iter().map(|time| (*time, 0)));
-            let median = sample.quantile(0.5, &[1], sample.has_censored());
-            let median = if median.is_nan() { String::new() } else { format!(", {}", time(median)) };
+            let median = median(task, column).map_or_else(String::new, |median| format!(", {}", time(median)));
             format!("{}/{}{median}", counts.accepted, counts.runnable())
         });
         [words(&task.task) + &digest].into_iter().chain(cells).collect()
@@ -137,7 +145,7 @@ pub(super) fn backends(report: &Report) -> String {
             vec![
                 phase.phase.name().to_owned(),
                 phase.completed.map_or(0, |d| d.n).to_string(),
-                times(phase.completed),
+                render::times(phase.completed),
                 phase.completed.map_or_else(|| NOTHING.to_owned(), |d| duration(d.max_us)),
                 phase.failed.map_or(0, |d| d.n).to_string(),
             ]

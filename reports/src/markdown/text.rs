@@ -3,7 +3,7 @@
 use crate::render::one_line;
 
 /// Foreign words as they are: nothing in them is markup, in CommonMark or in GitHub's dialect.
-pub(super) fn words(foreign: &str) -> String {
+pub(crate) fn words(foreign: &str) -> String {
     let line = one_line(foreign);
     let mut text = String::new();
     for (at, c) in line.char_indices() {
@@ -19,7 +19,7 @@ pub(super) fn words(foreign: &str) -> String {
 }
 
 /// A table; the columns of figures, from the given one on, are aligned to the right. Cells must hold no raw foreign words.
-pub(super) fn table(columns: &[&str], figures: usize, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub(crate) fn table(columns: &[&str], figures: usize, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let rule = |index: usize| if index < figures { "---" } else { "--:" }.to_owned();
     let mut text = line(&columns.iter().map(|column| words(column)).collect::<Vec<_>>());

@@ -26,7 +26,8 @@ pub fn comparison(comparison: &Comparison) -> String {
 
 fn name(cell: &CellName) -> String {
     let model = cell.model.as_ref().map(|model| format!(" {model}")).unwrap_or_default();
-    format!("{}:{}/{}{model}", cell.run, cell.backend, cell.condition)
+    let variant = if cell.variant.is_plain() { String::new() } else { format!(" {}", cell.variant) };
+    format!("{}:{}/{}{model}{variant}", cell.run, cell.backend, cell.condition)
 }
 
 fn pair(cells: &CellComparison) -> String {

@@ -25,10 +25,11 @@ pub use notes::notes;
 pub(crate) use notes::objects;
 pub(crate) use plain::{one_line, plain};
 
-const HEADER: [&str; 12] = [
+const HEADER: [&str; 13] = [
     "backend",
     "condition",
     MODEL,
+    VARIANT,
     "passed",
     "95 %",
     "create",
@@ -41,10 +42,13 @@ const HEADER: [&str; 12] = [
 ];
 
 /// Columns of figures, which are aligned to the right.
-const FIGURES: std::ops::Range<usize> = 3..9;
+const FIGURES: std::ops::Range<usize> = 4..10;
 
 /// The column that is left out if models are no dimension of the plan.
 const MODEL: &str = "model";
+
+/// The column that is left out if the plan has no further dimensions.
+const VARIANT: &str = "variant";
 
 /// The column that is left out if no cost is known.
 const COST: &str = "cost/pass";
@@ -57,9 +61,10 @@ const NOTHING_TO_TELL: &str = "-";
 pub fn table(summary: &Summary) -> String {
     let priced = summary.cells.iter().any(|cell| cell.cost.known_usd.is_some());
     let models = summary.cells.iter().any(|cell| cell.model.is_some());
-    let wanted = |name: &str| (priced || name != COST) && (models || name != MODEL);
+    let variants = summary.cells.iter().any(|cell| !cell.variant.is_plain());
+    let wanted = |name: &str| (priced || name != COST) && (models || name != MODEL) && (variants || name != VARIANT);
     let shown: Vec<usize> = (0..).zip(HEADER).filter(|(_, name)| wanted(name)).map(|(index, _)| index).collect();
-    let pick = |all: [String; 12]| {
+    let pick = |all: [String; 13]| {
         let all = all.into_iter().enumerate();
         all.filter(|(index, _)| shown.contains(index)).map(|(_, text)| text).collect::<Vec<String>>()
     };
@@ -86,7 +91,7 @@ pub fn table(summary: &Summary) -> String {
     text
 }
 
-fn row(cell: &Cell) -> [String; 12] {
+fn row(cell: &Cell) -> [String; 13] {
     let trials = &cell.trials;
     let failures = trials.failures.iter().map(|(class, n)| (*n, class.as_str()));
     let not_passed =
@@ -97,6 +102,7 @@ fn row(cell: &Cell) -> [String; 12] {
         cell.backend.clone(),
         cell.condition.to_string(),
         cell.model.clone().unwrap_or_default(),
+        cell.variant.to_string(),
         format!("{}/{}", trials.accepted, trials.runnable()),
         cell.accepted_share.map_or_else(|| NOTHING_TO_TELL.to_owned(), percents),
         times(cell.completed(Phase::Create)),

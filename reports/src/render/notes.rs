@@ -1,6 +1,6 @@
 //! The lines beneath the table. Each is there only if the data say so.
 
-use sandbox_bench_core::evidence::Listing;
+use sandbox_bench_core::evidence::{Listing, Variant};
 use sandbox_bench_core::{Condition, Phase};
 
 use super::{duration, plain, times, usd};
@@ -72,7 +72,7 @@ fn order(ranking: &Ranking) -> String {
         Ranking::Refused { why } => return format!("no order of the rows is claimed: {why}"),
         Ranking::Ranked { places } => places,
     };
-    let name = |place: &RankedCell| format!("{} {}", place.backend, place.condition);
+    let name = |place: &RankedCell| titled(&place.backend, place.condition, place.model.as_deref(), &place.variant);
     let mut text = String::new();
     for place in places {
         match place.p {
@@ -258,8 +258,14 @@ fn disagreements(listing: &Listing) -> Vec<String> {
 }
 
 pub(super) fn name(cell: &Cell) -> String {
-    let model = cell.model.as_ref().map(|model| format!(" {model}")).unwrap_or_default();
-    format!("{} {}{model}", cell.backend, cell.condition)
+    titled(&cell.backend, cell.condition, cell.model.as_deref(), &cell.variant)
+}
+
+/// `docker cold`, and what else sets a cell apart.
+fn titled(backend: &str, condition: Condition, model: Option<&str>, variant: &Variant) -> String {
+    let variant = variant.to_string();
+    let parts = [Some(backend), Some(condition.name()), model, Some(&variant)];
+    parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 fn times_of(durations: Durations) -> String {

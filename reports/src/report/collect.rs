@@ -1,24 +1,27 @@
 //! Reading runs into a report.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use sandbox_bench_core::evidence::{Attempt, CleanupState, Creates};
+use sandbox_bench_core::evidence::{Attempt, CleanupState, Creates, EnvironmentWay, Variant};
 use sandbox_bench_core::{Condition, ConditionProof, FailureClass, Phase};
 use serde::de::DeserializeOwned;
 
 use crate::cleanup::CleanupReport;
-use crate::derived::{CLEANUP, SUMMARY, TRIALS, TrialRow};
-use crate::evidence::{EvidenceError, Lines, Run};
+use crate::derived::{CLEANUP, SUMMARY, TRIALS, TrialRow, TrialRows};
+use crate::evidence::{EvidenceError, Run};
 use crate::render::plain;
-use crate::stats::{Ecdf, Time};
-use crate::summary::{End, Summary, unfinished};
+use crate::stats::{Bootstrap, Ecdf, KaplanMeier, Time};
+use crate::summary::{Cell, End, Summary, hash, unfinished};
 
 use super::model::anchor;
+use super::ramp::{Launch, ramps};
+use super::saving::savings;
+use super::spread::{Groups, Spread};
 use super::{
-    AttemptView, CellView, CleanupLine, Comparable, FailureMode, LISTED, Report, RunView, TaskCell, TaskView, links,
+    AttemptView, CellView, CleanupLine, Comparable, FailureMode, LISTED, Ramp, Report, RunView, TaskCell, TaskView,
+    links,
 };
 
 /// Different messages that are shown of failures of one kind.
@@ -37,7 +40,7 @@ pub(super) fn collect(directories: &[PathBuf], report: &Path) -> Result<Report, 
     Ok(collector.finish())
 }
 
-type CellKey = (usize, String, Condition, Option<String>);
+type CellKey = (usize, String, Condition, Option<String>, Variant);
 type TaskKey = (String, String, String);
 
 #[derive(Default)]
@@ -54,9 +57,79 @@ struct Collector {
 }
 
 struct CellDraft {
-    view: CellView,
+    run: usize,
+    name: String,
+    figures: Cell,
     start: Vec<f64>,
     total: Vec<f64>,
+    start_by_task: Groups,
+    total_by_task: Groups,
+    total_by_sandbox: Groups,
+    launches: Vec<Launch>,
+    /// Artifacts that its sandboxes were started from.
+    artifacts: BTreeSet<String>,
+}
+
+impl CellDraft {
+    fn new(run: usize, name: String, figures: Cell) -> Self {
+        Self {
+            run,
+            name,
+            figures,
+            start: Vec::new(),
+            total: Vec::new(),
+            start_by_task: Groups::default(),
+            total_by_task: Groups::default(),
+            total_by_sandbox: Groups::default(),
+            launches: Vec::new(),
+            artifacts: BTreeSet::new(),
+        }
+    }
+
+    fn add(&mut self, attempt: &Attempt, end: End) {
+        let task = hash(&(&attempt.trial.dataset, &attempt.trial.task, &attempt.task_digest));
+        let start = start_us(attempt);
+        if let Some(us) = start {
+            self.start.push(us as f64);
+            self.start_by_task.add(task, us as f64);
+        }
+        if matches!(end, End::Accepted | End::Rejected) {
+            let us = attempt.total_us as f64;
+            self.total_by_task.add(task, us);
+            if let Some(sandbox) = &attempt.sandbox {
+                self.total_by_sandbox.add(hash(&sandbox.id), us);
+            }
+        }
+        if end == End::Accepted {
+            self.total.push(attempt.total_us as f64);
+        }
+        if !attempt.phases.is_empty() {
+            let start_us = attempt.started_at.as_microsecond();
+            self.launches.push(Launch { start_us, total_us: attempt.total_us, ready_us: start });
+        }
+        if let Some(environment) = attempt.environment.as_ref().filter(|e| e.way == EnvironmentWay::Artifact)
+            && !self.artifacts.contains(&environment.asked)
+        {
+            self.artifacts.insert(environment.asked.clone());
+        }
+    }
+
+    fn finish(self, verdict: KaplanMeier, ramp: Option<Ramp>) -> CellView {
+        CellView {
+            run: self.run,
+            name: self.name,
+            figures: self.figures,
+            start: Ecdf::of(self.start),
+            total: Ecdf::of(self.total),
+            verdict,
+            spread: Spread {
+                start_by_task: self.start_by_task.components(),
+                total_by_task: self.total_by_task.components(),
+                total_by_sandbox: self.total_by_sandbox.components(),
+            },
+            ramp,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -72,24 +145,19 @@ impl Collector {
         let ledger: CleanupReport = read(&directory.join(CLEANUP))?;
         let index = self.runs.len();
         for figures in &summary.cells {
-            let key = (index, figures.backend.clone(), figures.condition, figures.model.clone());
+            let (model, variant) = (figures.model.clone(), figures.variant.clone());
+            let key = (index, figures.backend.clone(), figures.condition, model, variant);
+            let variant = figures.variant.to_string();
             let parts = [
                 Some(label.as_str()),
                 Some(&figures.backend),
                 Some(figures.condition.name()),
                 figures.model.as_deref(),
+                Some(&variant),
             ];
             let name: Vec<&str> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-            let none = || Ecdf::of([]);
-            let view = CellView {
-                run: index,
-                name: plain(&name.join(" ")),
-                figures: figures.clone(),
-                start: none(),
-                total: none(),
-            };
             self.known.insert(key, self.cells.len());
-            self.cells.push(CellDraft { view, start: Vec::new(), total: Vec::new() });
+            self.cells.push(CellDraft::new(index, plain(&name.join(" ")), figures.clone()));
         }
         let (mut counts, mut left) = (BTreeMap::new(), Vec::new());
         for entry in ledger.entries {
@@ -109,33 +177,26 @@ impl Collector {
     }
 
     fn trials(&mut self, directory: &Path, run: usize, base: &str) -> Result<(), EvidenceError> {
-        let path = directory.join(TRIALS);
-        let file = File::open(&path).map_err(|error| EvidenceError::io(&path, error))?;
-        let mut lines = Lines::new(BufReader::new(file));
-        loop {
-            let number = lines.count() + 1;
-            let Some(line) = lines.next_line().map_err(|error| EvidenceError::io(&path, error))? else { return Ok(()) };
-            let row: TrialRow = serde_json::from_slice(line).map_err(|error| EvidenceError::Line {
-                path: path.clone(),
-                line: number,
-                why: error.to_string(),
-            })?;
-            self.attempt(&row, Place { directory, run, base, line: number });
+        for row in TrialRows::open(directory)? {
+            let (line, row) = row?;
+            self.attempt(&row, Place { directory, run, base, line });
         }
+        Ok(())
     }
 
     fn attempt(&mut self, row: &TrialRow, place: Place<'_>) {
         let attempt = &row.attempt;
         let trial = &attempt.trial;
-        let key = (place.run, trial.backend.clone(), trial.condition, trial.model.clone());
-        // Every cell of the trials is in the summary: both are made from the same journal.
+        let (model, variant) = (trial.model.clone(), trial.variant.clone());
+        let key = (place.run, trial.backend.clone(), trial.condition, model, variant);
+        // Every cell of the trials is in the summary, both being made from the same journal; what only warms up is in none.
+        if trial.is_warm_up() {
+            return;
+        }
         let Some(&cell) = self.known.get(&key) else { return };
         let end = End::of(attempt);
         if let Some(draft) = self.cells.get_mut(cell) {
-            draft.start.extend(start_us(attempt).map(|us| us as f64));
-            if end == End::Accepted {
-                draft.total.push(attempt.total_us as f64);
-            }
+            draft.add(attempt, end);
         }
         let task: TaskKey = (trial.dataset.clone(), trial.task.clone(), attempt.task_digest.to_string());
         let kept = if end == End::Accepted { &mut self.accepted } else { &mut self.others };
@@ -160,12 +221,20 @@ impl Collector {
         known.link.get_or_insert(link);
     }
 
-    fn finish(self) -> Report {
-        let cells: Vec<CellView> = self
-            .cells
-            .into_iter()
-            .map(|draft| CellView { start: Ecdf::of(draft.start), total: Ecdf::of(draft.total), ..draft.view })
-            .collect();
+    fn finish(mut self) -> Report {
+        let ramps = self.ramps();
+        let artifacts: Vec<BTreeSet<String>> =
+            self.cells.iter_mut().map(|draft| std::mem::take(&mut draft.artifacts)).collect();
+        let mut verdicts: Vec<Vec<Time>> = vec![Vec::new(); self.cells.len()];
+        for (cell, task) in self.tasks.values().flatten() {
+            if let Some(times) = verdicts.get_mut(*cell) {
+                times.extend(&task.times);
+            }
+        }
+        let confidence = Bootstrap::default().confidence;
+        let drafts = self.cells.into_iter().zip(verdicts).zip(ramps);
+        let cells: Vec<CellView> =
+            drafts.map(|((draft, times), ramp)| draft.finish(KaplanMeier::of(&times, confidence), ramp)).collect();
         let numbers: HashMap<TaskKey, usize> = self.tasks.keys().cloned().zip(0..).collect();
         let mut names: HashMap<(String, String), usize> = HashMap::new();
         for (dataset, task, _) in self.tasks.keys() {
@@ -201,7 +270,20 @@ impl Collector {
             .collect();
         failures.sort_by_key(|mode| std::cmp::Reverse(mode.total()));
         let comparable = Comparable::of(&tasks, cells.len());
-        Report { runs: self.runs, cells, tasks, attempts, unlisted: self.unlisted, failures, comparable }
+        let savings = savings(&self.runs, &cells, &tasks, &artifacts);
+        Report { runs: self.runs, cells, tasks, attempts, unlisted: self.unlisted, failures, comparable, savings }
+    }
+
+    /// How each cell went on in time, where the run knows when its attempts began.
+    fn ramps(&mut self) -> Vec<Option<Ramp>> {
+        let mut drawn: Vec<Option<Ramp>> = Vec::new();
+        for (index, run) in self.runs.iter().enumerate() {
+            let own = self.cells.iter_mut().filter(|draft| draft.run == index);
+            let launches: Vec<Vec<Launch>> = own.map(|draft| std::mem::take(&mut draft.launches)).collect();
+            let timed = run.manifest.imported.as_ref().is_none_or(|imported| imported.timed);
+            drawn.extend(ramps(launches).into_iter().map(|ramp| Some(ramp).filter(|ramp| timed && ramp.most > 0)));
+        }
+        drawn
     }
 }
 

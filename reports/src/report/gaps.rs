@@ -59,8 +59,11 @@ impl Report {
             ("concurrency", |run| run.manifest.plan.concurrency.to_string()),
             ("rate card", |run| format!("{} of {}", run.summary.rates.name, run.summary.rates.date)),
             ("host", |run| {
-                let host = &run.manifest.host;
-                format!("{} {}, {} CPUs, {} MiB", host.kernel, host.architecture, host.cpus, host.memory_mb)
+                let host = run.manifest.host.as_ref();
+                let told = |h: &sandbox_bench_core::evidence::Host| {
+                    format!("{} {}, {} CPUs, {} MiB", h.kernel, h.architecture, h.cpus, h.memory_mb)
+                };
+                host.map_or_else(|| "not known".to_owned(), told)
             }),
         ];
         facts.into_iter().filter_map(|(what, value)| of(what, value)).collect()
@@ -70,6 +73,16 @@ impl Report {
 fn of_run(run: &RunView) -> Vec<String> {
     let (summary, name) = (&run.summary, run.name());
     let mut gaps = Vec::new();
+    if let Some(imported) = &run.manifest.imported {
+        gaps.push(format!(
+            "{name} was imported ({}): conditions are as declared, not proven; what became of the sandboxes, requests and \
+             bytes, and the content of tasks, unless the files tell it, are not known",
+            plain(&imported.from)
+        ));
+        if !imported.timed {
+            gaps.push(format!("{name}: when its attempts began, and how many ran at a time, is not known"));
+        }
+    }
     if !summary.finished {
         gaps.push(format!("{name} did not finish: it was killed, or is still running"));
     } else if summary.interrupted {

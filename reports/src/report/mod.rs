@@ -10,6 +10,10 @@ mod findings;
 mod gaps;
 mod links;
 mod model;
+mod ramp;
+mod saving;
+mod spread;
+mod timing;
 
 #[cfg(test)]
 mod tests;
@@ -26,12 +30,19 @@ pub(crate) use comparable::{Comparable, Order};
 pub(crate) use model::{
     AttemptView, CellView, CleanupLine, FailureMode, Report, RunView, TaskCell, TaskView, Tasks, cleanup_word,
 };
+pub(crate) use ramp::Ramp;
+pub(crate) use saving::{Saving, median};
+pub(crate) use timing::Table;
 
 /// Name of the directory of a report within that of its run.
 pub const DIRECTORY: &str = "report";
 
 /// The HTML page of a report.
 pub const PAGE: &str = "index.html";
+
+/// Its Markdown pages, in the order in which they are read.
+pub const MARKDOWN: [&str; 8] =
+    ["overview.md", "comparison.md", "times.md", "tasks.md", "backends.md", "failures.md", "cleanup.md", "gaps.md"];
 
 /// Attempts that a report lists one by one: so many accepted ones, and so many others.
 pub const LISTED: usize = 500;
@@ -52,7 +63,7 @@ pub fn write_report(runs: &[PathBuf], directory: &Path) -> Result<PathBuf, Evide
         });
         written.map_err(|error| EvidenceError::io(&path, error)).map(|()| path)
     };
-    for (name, text) in markdown::pages(&report) {
+    for (name, text) in MARKDOWN.iter().zip(markdown::pages(&report)) {
         write(name, &text)?;
     }
     write(PAGE, &html::page(&report))

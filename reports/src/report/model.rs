@@ -7,10 +7,13 @@ use sandbox_bench_core::evidence::{CleanupState, Manifest};
 use sandbox_bench_core::{FailureClass, Phase};
 
 use crate::render::objects;
-use crate::stats::{Ecdf, Time};
+use crate::stats::{Ecdf, KaplanMeier, Time};
 use crate::summary::{Cell, End, Summary};
 
 use super::Comparable;
+use super::ramp::Ramp;
+use super::saving::Saving;
+use super::spread::Spread;
 
 /// One or more runs, condensed.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub(crate) struct Report {
     /// Most frequent first.
     pub(crate) failures: Vec<FailureMode>,
     pub(crate) comparable: Comparable,
+    /// Warm cells against cold ones.
+    pub(crate) savings: Vec<Saving>,
 }
 
 /// A run.
@@ -82,6 +87,12 @@ pub(crate) struct CellView {
     pub(crate) start: Ecdf,
     /// Times of accepted attempts in microseconds.
     pub(crate) total: Ecdf,
+    /// Times to a verdict in microseconds; what was given up on is censored.
+    pub(crate) verdict: KaplanMeier,
+    /// Where the spread of the times lies.
+    pub(crate) spread: Spread,
+    /// How it went on in time; none if that is not known.
+    pub(crate) ramp: Option<Ramp>,
 }
 
 /// A task, with what became of it in every cell.

@@ -132,7 +132,7 @@ fn equal_evidence_gives_equal_bytes() {
             .map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap()))
             .collect::<std::collections::BTreeMap<_, _>>()
     };
-    assert_eq!(contents(one.path()).len(), 8);
+    assert_eq!(contents(one.path()).len(), 9);
     assert!(contents(one.path()) == contents(other.path()));
 }
 
@@ -149,7 +149,9 @@ fn words_of_tasks_and_sandboxes_are_never_markup() {
     assert_eq!(page.matches("<script").count(), 1, "only the page's own");
     assert!(page.contains("&lt;script&gt;alert(1)") && !page.contains("<img"));
     assert!(!page.contains('\u{202e}') && !page.contains('\u{1b}'));
-    for name in ["overview.md", "tasks.md", "failures.md", "cleanup.md", "comparison.md", "backends.md", "gaps.md"] {
+    for name in
+        ["overview.md", "tasks.md", "failures.md", "cleanup.md", "comparison.md", "times.md", "backends.md", "gaps.md"]
+    {
         let text = fs::read_to_string(directory.path().join(DIRECTORY).join(name)).unwrap();
         // What a backslash stands before is no markup.
         let text = text.replace("\\<", "").replace("\\[", "").replace("\\]", "");

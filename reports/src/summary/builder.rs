@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
-use sandbox_bench_core::evidence::{Attempt, CleanupEntry, CleanupState, Event, Listing, Manifest, SCHEMA_VERSION};
+use sandbox_bench_core::evidence::{
+    Attempt, CleanupEntry, CleanupState, Event, Listing, Manifest, SCHEMA_VERSION, TrialKey, Variant,
+};
 use sandbox_bench_core::{CacheUse, Condition, ConditionProof, Decision, FailureClass, Phase};
 
 use super::agents::{self, AgentFigures, ReplayFigures};
 use super::times::TaskTimes;
 use super::{
-    CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, RatesUsed, Summary, TotalTimes, Trials, times,
+    AllTimes, ArtifactBuild, CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, RatesUsed, Summary,
+    TotalTimes, Trials, times,
 };
 use crate::cost::{CostTally, RateCard, price};
 use crate::percentile::Durations;
@@ -31,6 +34,7 @@ pub struct SummaryBuilder {
     interrupted: bool,
     unknown_events: BTreeMap<String, u64>,
     disagreements: Listing,
+    artifacts: Vec<ArtifactBuild>,
     manifest: Manifest,
     rates: RateCard,
 }
@@ -71,17 +75,19 @@ impl SummaryBuilder {
     /// Begins the summary of the run with this manifest; costs are estimated by `rates`.
     #[must_use]
     pub fn new(manifest: Manifest, rates: RateCard) -> Self {
-        let cells: Vec<CellBuilder> = manifest
-            .backends
-            .iter()
-            .flat_map(|backend| manifest.plan.conditions.iter().map(move |condition| (backend, condition)))
-            .flat_map(|(backend, condition)| {
-                let models = &manifest.plan.models;
-                let some = models.iter().map(|model| Some(model.as_str()));
-                let none = models.is_empty().then_some(None);
-                some.chain(none).map(|model| CellBuilder::new(&backend.name, *condition, model)).collect::<Vec<_>>()
-            })
-            .collect();
+        let plan = &manifest.plan;
+        let variants = plan.variants();
+        let none = plan.models.is_empty().then_some(None);
+        let models: Vec<Option<&String>> = plan.models.iter().map(Some).chain(none).collect();
+        let mut cells = Vec::new();
+        for backend in &manifest.backends {
+            for &condition in &plan.conditions {
+                for model in &models {
+                    let of = |variant: &Variant| CellBuilder::new(&backend.name, condition, *model, variant);
+                    cells.extend(variants.iter().map(of));
+                }
+            }
+        }
         // A plan is a full matrix; if it is not, nothing is claimed about its parts.
         let tasks = manifest.datasets.iter().fold(0u64, |tasks, dataset| tasks.saturating_add(dataset.tasks));
         let per_cell = tasks.saturating_mul(manifest.plan.replicates.into());
@@ -95,6 +101,7 @@ impl SummaryBuilder {
             interrupted: false,
             unknown_events: BTreeMap::new(),
             disagreements: Listing::default(),
+            artifacts: Vec::new(),
             manifest,
             rates,
         }
@@ -111,20 +118,24 @@ impl SummaryBuilder {
         }
     }
 
+    /// Takes in what was learnt of the run's warm artifacts.
+    pub fn artifacts(&mut self, artifacts: Vec<ArtifactBuild>) {
+        self.artifacts = artifacts;
+    }
+
     /// Takes note of a line that this program does not understand.
     pub fn unknown(&mut self, event: &str) {
         *self.unknown_events.entry(event.to_owned()).or_default() += 1;
     }
 
     fn attempt(&mut self, attempt: &Attempt) {
-        let (backend, condition, model) =
-            (&attempt.trial.backend, attempt.trial.condition, attempt.trial.model.as_deref());
-        let found = self
-            .cells
-            .iter()
-            .position(|cell| cell.backend == *backend && cell.condition == condition && cell.model.as_deref() == model);
+        let key = &attempt.trial;
+        if key.is_warm_up() {
+            return;
+        }
+        let found = self.cells.iter().position(|cell| cell.holds(key));
         let index = found.unwrap_or_else(|| {
-            self.cells.push(CellBuilder::new(backend, condition, model));
+            self.cells.push(CellBuilder::new(&key.backend, key.condition, key.model.as_ref(), &key.variant));
             self.cells.len() - 1
         });
         let end = End::of(attempt);
@@ -141,7 +152,7 @@ impl SummaryBuilder {
         }
         let against = attempt.verdict.as_ref().map(|verdict| verdict.disagreements.as_slice()).unwrap_or_default();
         if !against.is_empty() && attempt.failure.as_ref().is_none_or(|f| f.class != FailureClass::Verifier) {
-            let words = || format!("{backend} {condition} {}: {}", attempt.trial.task, against.join("; "));
+            let words = || format!("{} {} {}: {}", key.backend, key.condition, key.task, against.join("; "));
             self.disagreements.add(words);
         }
         if let Some(cell) = self.cells.get_mut(index) {
@@ -193,6 +204,7 @@ impl SummaryBuilder {
             rates: RatesUsed::of(&self.rates),
             ranking,
             cells: self.cells.into_iter().map(|cell| cell.finish(planned)).collect(),
+            artifacts: self.artifacts,
             unknown_events: self.unknown_events,
         }
     }
@@ -234,6 +246,7 @@ pub(super) struct CellBuilder {
     pub(super) backend: String,
     pub(super) condition: Condition,
     pub(super) model: Option<String>,
+    pub(super) variant: Variant,
     trials: Trials,
     /// Of each task, by its hash: trials with a verdict, and accepted ones.
     tasks: BTreeMap<u64, (u64, u64)>,
@@ -255,11 +268,12 @@ pub(super) struct CellBuilder {
 }
 
 impl CellBuilder {
-    fn new(backend: &str, condition: Condition, model: Option<&str>) -> Self {
+    fn new(backend: &str, condition: Condition, model: Option<&String>, variant: &Variant) -> Self {
         Self {
             backend: backend.to_owned(),
             condition,
-            model: model.map(str::to_owned),
+            model: model.cloned(),
+            variant: variant.clone(),
             trials: Trials::default(),
             tasks: BTreeMap::new(),
             agent: None,
@@ -276,6 +290,12 @@ impl CellBuilder {
             accepted_by_task: TaskTimes::default(),
             to_verdict: TaskTimes::default(),
         }
+    }
+
+    /// True if the trial belongs here.
+    fn holds(&self, key: &TrialKey) -> bool {
+        (&self.backend, self.condition, &self.model, &self.variant)
+            == (&key.backend, key.condition, &key.model, &key.variant)
     }
 
     /// Takes in how a trial ended, for pass@k.
@@ -348,10 +368,12 @@ impl CellBuilder {
             .filter(|times| times.completed.is_some() || times.failed.is_some())
             .collect();
         let trials = Trials { planned, ..self.trials };
+        let all = AllTimes::of(self.accepted.iter().chain(&self.rejected).chain(&self.failed).copied());
         Cell {
             backend: self.backend,
             condition: self.condition,
             model: self.model,
+            variant: self.variant,
             pass_at: agents::pass_at(&self.tasks.into_values().collect::<Vec<_>>()),
             agent: agents::finish(self.agent, trials.accepted),
             replay: self.replay,
@@ -365,6 +387,7 @@ impl CellBuilder {
                 accepted: Durations::of(self.accepted),
                 rejected: Durations::of(self.rejected),
                 failed: Durations::of(self.failed),
+                all,
             },
             first_create_us: self.first_create.map(|(_, create)| create),
             proof: self.proof,

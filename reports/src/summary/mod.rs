@@ -12,10 +12,12 @@
 //! * Models: money and tokens are those of all attempts, also of those that came to nothing. pass@k counts trials that
 //!   came to a verdict, whatever class their failure has.
 //! * Costs are those of sandboxes, also of failed attempts. What a model costs that solves tasks is no part of them.
+//! * Trials that only warm up (replicate 0) count for nothing but the cleanup.
 //! * Nothing is trimmed, and every set of times states its n. What did not happen has no figure, rather than a zero.
 
 mod agents;
 mod builder;
+mod builds;
 mod times;
 
 #[cfg(test)]
@@ -24,18 +26,20 @@ mod tests;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use sandbox_bench_core::evidence::Listing;
+use sandbox_bench_core::evidence::{Listing, Variant};
 use sandbox_bench_core::{Condition, Digest, Phase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::{CellCost, RateCard};
 use crate::percentile::Durations;
-use crate::stats::{Bootstrap, Interval, Unit};
+use crate::stats::{Bootstrap, Interval, Method, Unit, quantile};
 
 pub use agents::{AgentFigures, PassAt, ReplayFigures};
 pub use builder::SummaryBuilder;
 pub(crate) use builder::{End, hash};
+pub use builds::{ArtifactBuild, Builds};
+pub use times::Watched;
 pub(crate) use times::unfinished;
 
 /// A run in figures.
@@ -71,8 +75,11 @@ pub struct Summary {
     /// Whether the cells can be put in order by their total times, and in which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
-    /// Figures by backend, condition and model, in the order of the manifest.
+    /// Figures by backend, condition, model and variant, in the order of the manifest.
     pub cells: Vec<Cell>,
+    /// The warm artifacts that the run made or found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<ArtifactBuild>,
     /// Journal lines that this program did not understand, by event: they are of a newer minor schema version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_events: BTreeMap<String, u64>,
@@ -104,6 +111,9 @@ pub struct Cell {
     /// The model, where models are a dimension of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Its place in further dimensions of the plan.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
     /// Its trials.
     pub trials: Trials,
     /// pass@k, where models are a dimension of the plan. A trial without a verdict counts for nothing here.
@@ -194,6 +204,12 @@ pub struct RankedCell {
     pub backend: String,
     /// The condition.
     pub condition: Condition,
+    /// The model, where models are a dimension of the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Its place in further dimensions of the plan.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
     /// Median time to a verdict in microseconds; none if most attempts came to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,
@@ -244,7 +260,7 @@ pub struct PhaseTimes {
 }
 
 /// Times of whole attempts, by their end.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TotalTimes {
     /// Of accepted attempts.
     pub accepted: Option<Durations>,
@@ -252,6 +268,43 @@ pub struct TotalTimes {
     pub rejected: Option<Durations>,
     /// Of attempts that came to no verdict: censored values.
     pub failed: Option<Durations>,
+    /// Of all attempts that ran, whatever became of them: what was waited for, and no measure of speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all: Option<AllTimes>,
+}
+
+/// What is told of the times of all attempts together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AllTimes {
+    /// Number of attempts.
+    pub n: u64,
+    /// Their sum in microseconds.
+    pub sum_us: u64,
+    /// Their mean in microseconds.
+    pub mean_us: f64,
+    /// Their median in microseconds.
+    pub p50_us: f64,
+    /// Their 95th percentile by nearest rank, in microseconds: a value that occurred.
+    pub p95_nearest_us: u64,
+}
+
+impl AllTimes {
+    /// The figures of these values in microseconds; none of no values.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = u64>) -> Option<Self> {
+        let mut values: Vec<u64> = values.into_iter().collect();
+        values.sort_unstable();
+        let sum_us = values.iter().copied().fold(0, u64::saturating_add);
+        let sorted: Vec<f64> = values.iter().map(|us| *us as f64).collect();
+        let at = |p, method| quantile(&sorted, p, method);
+        Some(Self {
+            n: values.len() as u64,
+            sum_us,
+            mean_us: sum_us as f64 / values.len() as f64,
+            p50_us: at(0.5, Method::R7)?,
+            p95_nearest_us: at(0.95, Method::NearestRank)? as u64,
+        })
+    }
 }
 
 /// Whether the declared condition held, by attempt that has a proof.

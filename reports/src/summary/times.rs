@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use sandbox_bench_core::FailureClass;
 use sandbox_bench_core::evidence::Attempt;
 
-use super::builder::CellBuilder;
+use super::builder::{CellBuilder, hash};
 use super::{Median, RankedCell, Ranking};
-use crate::stats::{Bootstrap, Sample, Time, Units, rank};
+use crate::stats::{Bootstrap, MIN_REPLICATES, Sample, Time, Units, rank};
 
 /// Times in microseconds by the hash of their task.
 #[derive(Debug, Default)]
@@ -34,6 +34,35 @@ impl TaskTimes {
     }
 }
 
+/// The total times of a cell while it is run, for a run that ends once they are known well enough.
+#[derive(Debug, Default)]
+pub struct Watched {
+    times: TaskTimes,
+    n: usize,
+}
+
+impl Watched {
+    /// Takes in an accepted attempt.
+    pub fn add(&mut self, attempt: &Attempt) {
+        let task = hash(&(&attempt.trial.dataset, &attempt.trial.task));
+        self.times.add(task, Time::seen(attempt.total_us as f64));
+        self.n += 1;
+    }
+
+    /// How wide the interval of the median total time is, as a share of the median. None while a task has fewer than
+    /// [`MIN_REPLICATES`], and between whole rounds through the tasks: nothing is gained by looking after each trial.
+    #[must_use]
+    pub fn relative_width(&self) -> Option<f64> {
+        let tasks = self.times.0.len();
+        let fewest = self.times.0.values().map(|times| times.len() as u64).min()?;
+        if fewest < MIN_REPLICATES || !self.n.is_multiple_of(tasks) {
+            return None;
+        }
+        let median = self.times.median()?;
+        Some((median.interval.high? - median.interval.low?) / median.p50_us)
+    }
+}
+
 /// The time of something that did not end well after `us` microseconds.
 pub(crate) fn unfinished(attempt: &Attempt, us: u64) -> Time {
     match attempt.failure.as_ref().map(|failure| failure.class) {
@@ -57,7 +86,14 @@ pub(super) fn ranking(cells: &[CellBuilder]) -> Option<Ranking> {
     let place = |place: crate::stats::Place| {
         let cell = cells.get(place.cell)?;
         let p50_us = place.median.is_finite().then_some(place.median);
-        Some(RankedCell { backend: cell.backend.clone(), condition: cell.condition, p50_us, p: place.p })
+        Some(RankedCell {
+            backend: cell.backend.clone(),
+            condition: cell.condition,
+            model: cell.model.clone(),
+            variant: cell.variant.clone(),
+            p50_us,
+            p: place.p,
+        })
     };
     Some(Ranking::Ranked { places: places.into_iter().filter_map(place).collect() })
 }

@@ -1,10 +1,13 @@
 //! `sandbox-bench artifacts`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use sandbox_bench_core::{Backend, Destruction, ErrorKind, TagQuery};
+use jiff::Timestamp;
+use sandbox_bench_core::{Artifact, Backend, Destruction, ErrorKind, TagQuery};
 
 use super::options::{BackendOptions, OutputFormat};
 use super::table::{self, print_json};
@@ -39,6 +42,17 @@ enum Command {
         #[arg(long, conflicts_with = "ids")]
         all: bool,
     },
+    /// Delete warm artifacts that newer ones of the same environment have replaced, and those that are too old.
+    Prune {
+        #[command(flatten)]
+        backends: BackendOptions,
+        /// Delete also what is older than so many days, replaced or not.
+        #[arg(long, value_name = "DAYS")]
+        older_than: Option<u32>,
+        /// Show what would be deleted, and delete nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// Runs the command.
@@ -48,22 +62,56 @@ enum Command {
 pub async fn run(args: ArtifactsArgs) -> Result<Exit, Fault> {
     match args.command {
         Command::List { backends, format } => list(&backends, format).await,
-        Command::Delete { backends, ids, all } => delete(&backends, ids, all).await,
+        Command::Delete { backends, ids, all: false } => delete(&backends, ids).await,
+        Command::Delete { backends, all: true, .. } => delete_where(&backends, false, |artifacts| artifacts).await,
+        Command::Prune { backends, older_than, dry_run } => {
+            let day = Duration::from_secs(24 * 3600);
+            let oldest = older_than.and_then(|days| Timestamp::now().checked_sub(day * days).ok());
+            delete_where(&backends, dry_run, |artifacts| superfluous(artifacts, oldest)).await
+        }
     }
 }
 
+/// The backends that can be used, and the exit code that tells whether these are all. A backend that is away does not
+/// hide the others.
+async fn reachable(options: &BackendOptions) -> Result<(connect::Backends, Exit), Fault> {
+    let config = options.config()?;
+    let (mut backends, mut exit) = (connect::Backends::new(), Exit::Accepted);
+    for name in options.chosen(&config).await? {
+        match connect::connect(std::slice::from_ref(&name), &config, "artifacts").await {
+            Ok(one) => backends.extend(one),
+            Err(fault) => exit = told(&fault),
+        }
+    }
+    Ok((backends, exit))
+}
+
+/// Says what is wrong with one backend; returns what the command then exits with.
+fn told(fault: &Fault) -> Exit {
+    say::aside(format_args!("error: {fault}"));
+    fault.exit
+}
+
+fn infrastructure(backend: &str, error: sandbox_bench_core::Error) -> Fault {
+    Fault::infrastructure(anyhow!("backend {backend}: {error}"))
+}
+
 async fn list(options: &BackendOptions, format: OutputFormat) -> Result<Exit, Fault> {
-    let backends = connect::connect(&options.names(), &options.config()?, "artifacts").await?;
+    let (backends, mut exit) = reachable(options).await?;
     let mut artifacts = Vec::new();
-    for backend in backends.values() {
-        let listed = backend.artifacts(&connect::call("artifacts"), &TagQuery::All).await;
-        artifacts.extend(listed.map_err(Fault::infrastructure)?);
+    for (name, backend) in &backends {
+        match backend.artifacts(&connect::call("artifacts"), &TagQuery::All).await {
+            Ok(listed) => artifacts.extend(listed),
+            // A backend that makes none has none.
+            Err(error) if *error.kind() == ErrorKind::Unsupported => {}
+            Err(error) => exit = told(&infrastructure(name, error)),
+        }
     }
     // Newest first: what was made last is what one looks for.
     artifacts.sort_by(|a, b| a.backend.cmp(&b.backend).then(b.created_at.cmp(&a.created_at)).then(a.id.cmp(&b.id)));
     if format == OutputFormat::Json {
         print_json(&artifacts)?;
-        return Ok(Exit::Accepted);
+        return Ok(exit);
     }
     let rows = artifacts.iter().map(|artifact| {
         let text = |value: Option<String>| value.unwrap_or_else(|| "-".into());
@@ -76,7 +124,7 @@ async fn list(options: &BackendOptions, format: OutputFormat) -> Result<Exit, Fa
         ]
     });
     say::result(table::plain(["backend", "id", "created", "size", "environment"], rows))?;
-    Ok(Exit::Accepted)
+    Ok(exit)
 }
 
 /// Deleting is idempotent at a backend; to a person, a mistyped id must not look like a success.
@@ -88,36 +136,109 @@ async fn missing(backend: &Arc<dyn Backend>, id: &str) -> Result<bool, Fault> {
     }
 }
 
-async fn delete(options: &BackendOptions, ids: Vec<String>, all: bool) -> Result<Exit, Fault> {
+async fn delete(options: &BackendOptions, ids: Vec<String>) -> Result<Exit, Fault> {
     let backends = connect::connect(&options.names(), &options.config()?, "artifacts").await?;
-    if backends.len() > 1 && !all {
+    let [backend] = backends.values().collect::<Vec<_>>()[..] else {
         return Err(Fault::usage(anyhow!("ids belong to one backend: name just that one")));
-    }
+    };
     let mut exit = Exit::Accepted;
-    for backend in backends.values() {
-        let call = connect::call("artifacts");
-        let ids = if all {
-            let mut listed = backend.artifacts(&call, &TagQuery::All).await.map_err(Fault::infrastructure)?;
-            // Newest first: one may stand on an older one.
-            listed.sort_by_key(|artifact| std::cmp::Reverse(artifact.created_at));
-            listed.into_iter().map(|artifact| artifact.id).collect()
+    for id in ids {
+        if missing(backend, &id).await? {
+            say::aside(format_args!("there is no warm artifact {id}; `sandbox-bench artifacts list` shows them"));
+            exit = Exit::Usage;
         } else {
-            ids.clone()
-        };
-        for id in ids {
-            if missing(backend, &id).await? {
-                say::aside(format_args!("there is no warm artifact {id}; `sandbox-bench artifacts list` shows them"));
-                exit = Exit::Usage;
+            exit = delete_one(backend, &id).await?.unwrap_or(exit);
+        }
+    }
+    Ok(exit)
+}
+
+/// Deletes what `choose` takes of all artifacts of each backend, or only shows it.
+async fn delete_where(
+    options: &BackendOptions,
+    dry_run: bool,
+    choose: impl Fn(Vec<Artifact>) -> Vec<Artifact>,
+) -> Result<Exit, Fault> {
+    let (backends, mut exit) = reachable(options).await?;
+    for (name, backend) in &backends {
+        let mut listed = match backend.artifacts(&connect::call("artifacts"), &TagQuery::All).await {
+            Ok(listed) => listed,
+            Err(error) if *error.kind() == ErrorKind::Unsupported => continue,
+            Err(error) => {
+                exit = told(&infrastructure(name, error));
                 continue;
             }
-            match backend.delete_artifact(&connect::call("artifacts"), &id).await.map_err(Fault::infrastructure)? {
-                Destruction::Confirmed => say::result(format_args!("deleted {id}"))?,
-                Destruction::Unconfirmed { why } => {
-                    say::result(format_args!("not deleted {id}: {why}"))?;
-                    exit = Exit::Cleanup;
-                }
+        };
+        // Newest first: one may stand on an older one.
+        listed.sort_by_key(|artifact| std::cmp::Reverse(artifact.created_at));
+        for Artifact { id, .. } in choose(listed) {
+            if dry_run {
+                say::result(format_args!("would delete {id}"))?;
+                continue;
+            }
+            match delete_one(backend, &id).await {
+                Ok(left) => exit = left.unwrap_or(exit),
+                Err(fault) => exit = told(&fault),
             }
         }
     }
     Ok(exit)
+}
+
+/// Deletes one; the exit code if that is not confirmed.
+async fn delete_one(backend: &Arc<dyn Backend>, id: &str) -> Result<Option<Exit>, Fault> {
+    match backend.delete_artifact(&connect::call("artifacts"), id).await.map_err(Fault::infrastructure)? {
+        Destruction::Confirmed => {
+            say::result(format_args!("deleted {id}"))?;
+            Ok(None)
+        }
+        Destruction::Unconfirmed { why } => {
+            say::result(format_args!("not deleted {id}: {why}"))?;
+            Ok(Some(Exit::Cleanup))
+        }
+    }
+}
+
+/// Of artifacts, newest first: those whose environment a newer one holds too, and those made before `oldest`. One that
+/// does not say which environment it holds, or when it was made, is only what it is known to be.
+fn superfluous(newest_first: Vec<Artifact>, oldest: Option<Timestamp>) -> Vec<Artifact> {
+    let mut seen = BTreeSet::new();
+    let mut is_superfluous = |artifact: &Artifact| {
+        let replaced = artifact.fingerprint.as_ref().is_some_and(|of| artifact.ready && !seen.insert(of.to_string()));
+        let expired = oldest.is_some_and(|oldest| artifact.created_at.is_some_and(|made| made < oldest));
+        replaced || expired
+    };
+    newest_first.into_iter().filter(|artifact| is_superfluous(artifact)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_bench_core::Digest;
+
+    use super::*;
+
+    #[test]
+    fn what_is_replaced_or_too_old_is_superfluous() {
+        let at = |day: i64| Timestamp::from_second(day * 86_400).ok();
+        let artifact = |id: &str, environment: Option<&str>, day, ready| Artifact {
+            backend: "b".into(),
+            id: id.into(),
+            tag: None,
+            fingerprint: environment.map(|text| Digest::of(text.as_bytes())),
+            created_at: at(day),
+            expires_at: None,
+            size_bytes: None,
+            ready,
+        };
+        let all = vec![
+            artifact("being-made", Some("x"), 9, false),
+            artifact("new", Some("x"), 8, true),
+            artifact("replaced", Some("x"), 7, true),
+            artifact("nameless", None, 6, true),
+            artifact("alone", Some("y"), 2, true),
+        ];
+        let ids = |oldest| superfluous(all.clone(), oldest).into_iter().map(|one| one.id).collect::<Vec<_>>();
+        assert_eq!(ids(None), ["replaced"]);
+        assert_eq!(ids(at(3)), ["replaced", "alone"]);
+    }
 }

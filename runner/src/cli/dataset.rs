@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::options::OutputFormat;
 use super::table::{self, print_json};
 use crate::exit::{Exit, Fault};
-use crate::run::{self, TaskSelection};
+use crate::run::{self, DatasetChoice};
 use crate::say;
 
 #[derive(Debug, Args)]
@@ -122,12 +122,13 @@ pub async fn run(args: DatasetArgs) -> Result<Exit, Fault> {
 }
 
 fn open(source: &Source) -> Result<Dataset, Fault> {
-    let selection = TaskSelection {
+    run::open(&DatasetChoice {
+        path: source.dataset.clone(),
         format: source.dataset_format,
         environments: source.environments.clone(),
-        ..TaskSelection::default()
-    };
-    run::open(&source.dataset, &selection)
+        include: Vec::new(),
+        limit: None,
+    })
 }
 
 #[derive(Serialize)]

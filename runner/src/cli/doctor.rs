@@ -5,6 +5,7 @@ use sandbox_bench_core::ErrorKind;
 
 use super::options::{BackendOptions, OutputFormat};
 use super::table::{self, print_json};
+use crate::connect;
 use crate::doctor::{self, Diagnosis, State};
 use crate::exit::{Exit, Fault};
 use crate::{interrupt, run, say};
@@ -40,7 +41,7 @@ pub async fn run(args: DoctorArgs) -> Result<Exit, Fault> {
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
     let unit = run::new_run_id();
     let mut diagnoses = Vec::new();
-    for name in args.backends.names() {
+    for name in connect::compiled(args.backends.names()) {
         if interrupt.is_cancelled() {
             break;
         }

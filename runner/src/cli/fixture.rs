@@ -9,8 +9,9 @@ use sandbox_bench_reports::render::duration;
 
 use super::options::{BackendOptions, OutputFormat};
 use super::table::{self, print_json};
+use super::track::TrackOption;
 use crate::exit::{Exit, Fault};
-use crate::fixture::{self, Cell, Class, Mode, Request, Summary, Trial};
+use crate::fixture::{self, Cell, Mode, Request, Summary, Told, Trial};
 use crate::{interrupt, say};
 
 const AFTER: &str = "\
@@ -61,6 +62,8 @@ pub struct FixtureArgs {
     /// Where the run directory is made.
     #[arg(long, default_value = "results", value_name = "DIR")]
     results: PathBuf,
+    #[command(flatten)]
+    track: TrackOption,
     /// Form of the result on stdout.
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
@@ -70,7 +73,7 @@ pub struct FixtureArgs {
 }
 
 impl FixtureArgs {
-    fn request(&self) -> Request {
+    fn request(&self, backends: Vec<String>) -> Request {
         let mut modes = Vec::new();
         for mode in &self.mode {
             if !modes.contains(mode) {
@@ -78,7 +81,7 @@ impl FixtureArgs {
             }
         }
         Request {
-            backends: self.backends.names(),
+            backends,
             modes,
             repetitions: self.repetitions,
             batches: self.batches,
@@ -98,22 +101,33 @@ impl FixtureArgs {
 /// be written.
 pub async fn run(args: FixtureArgs) -> Result<Exit, Fault> {
     let config = args.backends.config()?;
+    let tracking = args.track.tracking(&config)?;
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
-    let told = |trial: &Trial| {
+    let trial = |trial: &Trial| {
         if !args.quiet {
             say::aside(progress(trial));
         }
     };
-    let (directory, summary) = fixture::run(&args.request(), &config, interrupt, &told).await?;
+    let begun = |directory: &Path| {
+        if let Some(tracking) = &tracking {
+            tracking.begin(directory);
+        }
+    };
+    let told = Told { begun: &begun, trial: &trial };
+    let request = args.request(args.backends.chosen(&config).await?);
+    let (directory, summary) = fixture::run(&request, &config, interrupt, &told).await?;
     print(&summary, &directory, args.format)?;
-    Ok(exit(&summary))
+    if let Some(tracking) = tracking {
+        tracking.finish(&directory).await;
+    }
+    Ok(summary.exit())
 }
 
 /// A line for a trial that is over.
 fn progress(trial: &Trial) -> String {
     let name = format!("{} {} {}.{}", trial.backend, trial.mode.name(), trial.batch, trial.repetition);
     let came = match (&trial.failure, trial.times.command_us) {
-        (Some(failure), _) => format!("{}: {}", class(failure.class), failure.message),
+        (Some(failure), _) => format!("{}: {}", failure.class.name(), failure.message),
         (None, command) => format!("ok, count {}, {}", trial.expected.counter, duration(command.unwrap_or(0))),
     };
     match &trial.cleanup {
@@ -148,7 +162,7 @@ fn row(cell: &Cell) -> [String; 10] {
     let failed = match cell.failures.is_empty() {
         true => none(),
         false => {
-            let classes = cell.failures.iter().map(|(of, count)| format!("{count} {}", class(*of)));
+            let classes = cell.failures.iter().map(|(of, count)| format!("{count} {}", of.name()));
             classes.collect::<Vec<_>>().join(", ")
         }
     };
@@ -170,28 +184,4 @@ fn row(cell: &Cell) -> [String; 10] {
             format!("{} unconfirmed", cell.cleanup_unconfirmed)
         },
     ]
-}
-
-fn class(class: Class) -> &'static str {
-    match class {
-        Class::Submission => "submission",
-        Class::Startup => "startup",
-        Class::Inputs => "inputs",
-        Class::Command => "command",
-        Class::Verification => "verification",
-        Class::Interrupted => "interrupted",
-    }
-}
-
-/// The exit code that a fixture's summary means.
-#[must_use]
-pub fn exit(summary: &Summary) -> Exit {
-    let classes = || summary.cells.iter().flat_map(|cell| cell.failures.keys());
-    match () {
-        () if summary.cleanup_unconfirmed > 0 => Exit::Cleanup,
-        () if summary.interrupted => Exit::Interrupted,
-        () if classes().any(|class| *class != Class::Verification) => Exit::Infrastructure,
-        () if classes().next().is_some() => Exit::Rejected,
-        () => Exit::Accepted,
-    }
 }

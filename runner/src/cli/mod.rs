@@ -5,7 +5,9 @@ mod backends;
 mod compare;
 mod dataset;
 mod doctor;
+mod estimate;
 mod fixture;
+mod import;
 mod models;
 mod options;
 mod prewarm;
@@ -14,6 +16,8 @@ mod record;
 mod report;
 mod run;
 mod table;
+mod track;
+mod triage;
 
 use std::process::ExitCode;
 
@@ -56,10 +60,18 @@ enum Command {
     Prewarm(prewarm::PrewarmArgs),
     /// List, inspect, check, convert and download data sets.
     Dataset(dataset::DatasetArgs),
+    /// Publish the evidence of runs to a tracker, or what of it is missing there.
+    Track(track::TrackArgs),
     /// Show the result of runs again, from their evidence, and write their report.
     Report(report::ReportArgs),
+    /// Take in runs of code-sandbox-bench or Harbor.
+    Import(import::ImportArgs),
+    /// Write a run as result files of code-sandbox-bench.
+    Export(import::ExportArgs),
     /// Write what a solver did in an earlier run as a recording, to repeat it on any backend.
     Record(record::RecordArgs),
+    /// Tell why trials failed, across backends, and which tasks are not to be trusted.
+    Triage(triage::TriageArgs),
     /// Tell what changed between two runs, or two cells of a run.
     Compare(compare::CompareArgs),
     /// End what dead runs left behind at the backends.
@@ -89,8 +101,12 @@ pub fn main() -> ExitCode {
             Command::Fixture(args) => fixture::run(args).await,
             Command::Prewarm(args) => prewarm::run(args).await,
             Command::Dataset(args) => dataset::run(args).await,
-            Command::Report(args) => report::run(&args),
+            Command::Track(args) => track::run(args).await,
+            Command::Report(args) => report::run(&args).await,
+            Command::Import(args) => import::import(&args),
+            Command::Export(args) => import::export(&args),
             Command::Record(args) => record::run(&args),
+            Command::Triage(args) => triage::run(&args),
             Command::Compare(args) => compare::run(&args),
             Command::Reap(args) => reap::run(args).await,
             Command::Artifacts(args) => artifacts::run(args).await,

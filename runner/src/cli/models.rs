@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use clap::Args;
 
+use super::options::distinct;
 use crate::agent::settings::{AgentLimits, GatewayChoice};
 use crate::exit::Fault;
 use crate::solver::Solver;
@@ -61,12 +62,13 @@ pub struct Chosen {
 }
 
 impl ModelOptions {
-    /// The solver that `text` names, with the models it uses.
+    /// The solver that `text` names, with the models it uses. `planned` models and budget hold where the options name none.
     ///
     /// # Errors
     /// There is no such solver, no gateway, or the options do not go together.
-    pub fn choose(&self, text: &str) -> Result<Chosen, Fault> {
-        let mut models = self.distinct();
+    pub fn choose(&self, text: &str, planned: &[String], planned_budget: Option<f64>) -> Result<Chosen, Fault> {
+        let mut models = distinct(if self.model.is_empty() { planned } else { &self.model });
+        let budget_usd = self.model_budget.or(planned_budget);
         let solver = Solver::parse(text, || {
             let choice = GatewayChoice {
                 base_url: self.model_base_url.clone(),
@@ -78,34 +80,24 @@ impl ModelOptions {
                 turns: self.max_turns,
                 tokens: self.max_tokens,
                 usd: self.max_cost,
-                price_needed: self.max_cost.is_some() || self.model_budget.is_some(),
+                price_needed: self.max_cost.is_some() || budget_usd.is_some(),
             };
             let (agent, found) = choice.resolve(limits, |name| std::env::var(name).ok())?;
             models = found;
             Ok(agent)
         })
         .map_err(Fault::usage)?;
-        self.fits(&solver, &models).map_err(Fault::usage)?;
-        Ok(Chosen { solver, models, budget_usd: self.model_budget })
+        self.fits(&solver, &models, budget_usd).map_err(Fault::usage)?;
+        Ok(Chosen { solver, models, budget_usd })
     }
 
-    fn distinct(&self) -> Vec<String> {
-        let mut models: Vec<String> = Vec::new();
-        for model in self.model.iter().map(|model| model.trim()) {
-            if !model.is_empty() && !models.iter().any(|seen| seen == model) {
-                models.push(model.to_owned());
-            }
-        }
-        models
-    }
-
-    fn fits(&self, solver: &Solver, models: &[String]) -> anyhow::Result<()> {
+    fn fits(&self, solver: &Solver, models: &[String], budget_usd: Option<f64>) -> anyhow::Result<()> {
         let given = [
             ("--model-base-url", self.model_base_url.is_some()),
             ("--model-key-env", self.model_key_env.is_some()),
             ("--model-prices", self.model_prices.is_some()),
             ("--max-cost", self.max_cost.is_some()),
-            ("--model-budget", self.model_budget.is_some()),
+            ("--model-budget", budget_usd.is_some()),
         ];
         match solver {
             Solver::Agent(_) => Ok(()),

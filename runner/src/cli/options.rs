@@ -1,24 +1,27 @@
 //! Options that several commands share.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::anyhow;
+use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use sandbox_bench_core::Condition;
 use sandbox_bench_datasets::Format;
 use sandbox_bench_reports::cost::RateCard;
 
 use crate::config::Config;
+use crate::connect;
 use crate::exit::Fault;
-use crate::run::TaskSelection;
+use crate::plan_file::{DatasetPlan, DatasetTable};
+use crate::run::{DatasetChoice, TaskSelection};
 use crate::solver;
 
 /// Which backends, and how they are configured.
 #[derive(Debug, Args)]
 pub struct BackendOptions {
-    /// Backends, separated by commas.
+    /// Backends, separated by commas; `all` takes every one that can be used.
     #[arg(short, long, value_delimiter = ',', value_name = "NAME,…", required = true)]
     pub backend: Vec<String>,
     /// Configuration of the backends [default: bench.toml, if it is there].
@@ -30,13 +33,15 @@ impl BackendOptions {
     /// The names, each once, in the order given.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for name in self.backend.iter().map(|name| name.trim()) {
-            if !name.is_empty() && !names.iter().any(|seen| seen == name) {
-                names.push(name.to_owned());
-            }
-        }
-        names
+        distinct(&self.backend)
+    }
+
+    /// The names, with `all` replaced by every backend that can be used; those that cannot are told of.
+    ///
+    /// # Errors
+    /// `all` stands among others, or none can be used.
+    pub async fn chosen(&self, config: &Config) -> Result<Vec<String>, Fault> {
+        connect::chosen(self.names(), config).await
     }
 
     /// The configuration.
@@ -48,12 +53,61 @@ impl BackendOptions {
     }
 }
 
+/// Each name once, in the order given.
+#[must_use]
+pub fn distinct(all: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in all.iter().map(|name| name.trim()) {
+        if !name.is_empty() && !names.iter().any(|seen| seen == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// A data set of a plan; what the command line says of all data sets wins.
+///
+/// # Errors
+/// Its form is unknown.
+pub fn planned_dataset(planned: &DatasetPlan, filter: &TaskFilter) -> Result<DatasetChoice, Fault> {
+    let table = match planned {
+        DatasetPlan::Table(table) => table.clone(),
+        DatasetPlan::Name(path) => DatasetTable::of(path),
+    };
+    let format = table.format.as_deref().map(str::parse).transpose();
+    let format = format.map_err(|why| Fault::usage(anyhow!("plan: data set {}: {why}", table.path)))?;
+    Ok(DatasetChoice {
+        path: table.path,
+        format: filter.dataset_format.or(format),
+        environments: filter.environments.clone().or(table.environments),
+        include: table.tasks,
+        limit: filter.limit.map(|limit| limit as usize).or(table.limit),
+    })
+}
+
 /// Which tasks.
 #[derive(Debug, Args)]
 pub struct TaskOptions {
     /// Data sets, separated by commas: `smoke` (bundled), a directory, or a .jsonl, .json, .parquet or .tar.gz file.
     #[arg(short, long, value_delimiter = ',', value_name = "NAME|PATH,…", required = true)]
     pub dataset: Vec<String>,
+    #[command(flatten)]
+    pub filter: TaskFilter,
+}
+
+impl TaskOptions {
+    /// The selection that the options describe.
+    ///
+    /// # Errors
+    /// The set-up script cannot be read.
+    pub fn selection(&self) -> Result<TaskSelection, Fault> {
+        self.filter.selection(&self.dataset)
+    }
+}
+
+/// Which tasks of the data sets.
+#[derive(Debug, Args)]
+pub struct TaskFilter {
     /// Form of the data sets, where it is not to be detected.
     #[arg(long, value_name = "FORMAT")]
     pub dataset_format: Option<Format>,
@@ -73,22 +127,33 @@ pub struct TaskOptions {
     pub solver_setup: Option<PathBuf>,
 }
 
-impl TaskOptions {
-    /// The selection that the options describe.
+impl TaskFilter {
+    /// These tasks of `datasets`.
     ///
     /// # Errors
     /// The set-up script cannot be read.
-    pub fn selection(&self) -> Result<TaskSelection, Fault> {
-        let read = |path: &PathBuf| solver::read_script(path).map_err(Fault::usage);
-        Ok(TaskSelection {
-            datasets: self.dataset.clone(),
+    pub fn selection(&self, datasets: &[String]) -> Result<TaskSelection, Fault> {
+        let dataset = |path: &String| DatasetChoice {
+            path: path.clone(),
             format: self.dataset_format,
             environments: self.environments.clone(),
-            include: self.task.iter().flat_map(|globs| split_globs(globs)).collect(),
+            include: Vec::new(),
             limit: self.limit.map(|limit| limit as usize),
-            install: self.solver_setup.as_ref().map(read).transpose()?,
+        };
+        Ok(TaskSelection {
+            datasets: datasets.iter().map(dataset).collect(),
+            include: self.task.iter().flat_map(|globs| split_globs(globs)).collect(),
+            install: self.solver_setup.as_deref().map(read_setup).transpose()?,
         })
     }
+}
+
+/// Reads the script that installs a solver's tools.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_setup(path: &Path) -> Result<Bytes, Fault> {
+    solver::read_script(path).map_err(Fault::usage)
 }
 
 /// Splits at commas, but not within `{a,b}` or `[a,b]`.

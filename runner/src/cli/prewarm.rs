@@ -17,7 +17,7 @@ use crate::exit::{Exit, Fault};
 use crate::interrupt;
 use crate::plan::Order;
 use crate::progress::Progress;
-use crate::run::{self, Plan, Request};
+use crate::run::{self, Plan, Request, Shape};
 use crate::say;
 use crate::solver::Solver;
 use crate::trial::Limits;
@@ -66,8 +66,8 @@ struct Made {
 /// # Errors
 /// The request is wrong, a backend does not answer, or the evidence cannot be written.
 pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
-    let request = request(&args)?;
     let config = args.backends.config()?;
+    let request = request(&args, args.backends.chosen(&config).await?)?;
     let rates = RateCard::named(None).map_err(Fault::infrastructure)?;
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
     let plan = run::plan(&request, &config).await?;
@@ -104,13 +104,14 @@ pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
     Ok(Exit::Accepted)
 }
 
-fn request(args: &PrewarmArgs) -> Result<Request, Fault> {
+fn request(args: &PrewarmArgs, backends: Vec<String>) -> Result<Request, Fault> {
     Ok(Request {
-        backends: args.backends.names(),
+        backends,
         tasks: args.tasks.selection()?,
         conditions: vec![Condition::Warm],
         solver: Solver::None,
         models: Vec::new(),
+        shape: Shape::default(),
         replicates: 1,
         order: Order::Sequential,
         seed: 0,

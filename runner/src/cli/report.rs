@@ -1,8 +1,12 @@
 //! `sandbox-bench report`, and the result of every run: the table, where the evidence is, what to do next.
 
+use std::fs;
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use sandbox_bench_reports::derived::{self, TableError};
 use sandbox_bench_reports::evidence::Run;
 use sandbox_bench_reports::render;
 use sandbox_bench_reports::report;
@@ -10,6 +14,8 @@ use sandbox_bench_reports::summary::{Outcome, Summary};
 
 use super::fixture as fixture_report;
 use super::options::{OutputFormat, RatesOption};
+use super::track::TrackOption;
+use crate::config::Config;
 use crate::exit::{Exit, Fault};
 use crate::say;
 use crate::{fixture, run};
@@ -25,9 +31,42 @@ pub struct ReportArgs {
     html: Option<PathBuf>,
     #[command(flatten)]
     rates: RatesOption,
-    /// Form of the result on stdout.
+    #[command(flatten)]
+    track: TrackOption,
+    /// Configuration of the tracker [default: bench.toml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What is written to stdout.
     #[arg(long, value_enum, default_value = "text")]
-    format: OutputFormat,
+    format: ReportFormat,
+}
+
+/// What `report` writes to stdout. The files in the directory of the report are the same for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReportFormat {
+    /// The table, for people.
+    Text,
+    /// The summary of each run.
+    Json,
+    /// The attempts of all runs, one line each, with the columns of trials.parquet.
+    Csv,
+    /// The same as Parquet.
+    Parquet,
+    /// The page of the report.
+    Html,
+    /// Its Markdown pages, one after the other.
+    Markdown,
+}
+
+impl ReportFormat {
+    /// The form of each run's result; none if what is written is one of all runs.
+    fn of_each(self) -> Option<OutputFormat> {
+        match self {
+            Self::Text => Some(OutputFormat::Text),
+            Self::Json => Some(OutputFormat::Json),
+            Self::Csv | Self::Parquet | Self::Html | Self::Markdown => None,
+        }
+    }
 }
 
 /// Rebuilds the derived files of each run from its journal, prints its result, and writes one report of all of them that
@@ -35,14 +74,23 @@ pub struct ReportArgs {
 ///
 /// # Errors
 /// A run directory cannot be read or written, or the report cannot.
-pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
+pub async fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     let rates = args.rates.card()?;
+    if args.format == ReportFormat::Parquet && io::stdout().is_terminal() {
+        return Err(Fault::usage(anyhow!("Parquet is not for a terminal: send it to a file with > trials.parquet")));
+    }
+    let tracking = match args.track.is_some() {
+        true => args.track.tracking(&Config::read(args.config.as_deref()).map_err(Fault::usage)?)?,
+        false => None,
+    };
     let mut exit = Exit::Accepted;
     for directory in &args.runs {
         if fixture::is_fixture(directory) {
             let summary = fixture::derive_files(directory)?;
-            fixture_report::print(&summary, directory, args.format)?;
-            match fixture_report::exit(&summary) {
+            if let Some(format) = args.format.of_each() {
+                fixture_report::print(&summary, directory, format)?;
+            }
+            match summary.exit() {
                 Exit::Accepted => {}
                 other => exit = other,
             }
@@ -52,7 +100,9 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
         let summary = run::derive(directory, &rates)?;
         // Who reads the report of an interrupted run needs no advice to read it.
         let next = next(&summary, directory).filter(|_| summary.outcome != Outcome::Interrupted);
-        print(&summary, directory, args.format, next)?;
+        if let Some(format) = args.format.of_each() {
+            print(&summary, directory, format, next)?;
+        }
         match self::exit(&summary) {
             Exit::Accepted => {}
             other => exit = other,
@@ -60,16 +110,64 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Fault> {
     }
     let runs: Vec<PathBuf> = args.runs.iter().filter(|run| !fixture::is_fixture(run)).cloned().collect();
     if runs.is_empty() {
-        return Ok(exit);
+        if args.format.of_each().is_none() {
+            return Err(Fault::usage(anyhow!("fixture runs have no attempts at tasks: see them as text or json")));
+        }
+    } else {
+        args.write(&runs)?;
     }
-    let page = report::write_report(&runs, &args.directory(&runs)).map_err(Fault::evidence)?;
-    if matches!(args.format, OutputFormat::Text) {
-        say::result(format_args!("report:   {}", page.display()))?;
+    if let Some(tracking) = tracking {
+        for directory in &args.runs {
+            tracking.finish(directory).await;
+        }
     }
     Ok(exit)
 }
 
+/// A reader that has gone has seen enough.
+fn written(result: Result<(), TableError>) -> Result<(), Fault> {
+    match result {
+        Err(TableError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(Fault::evidence),
+    }
+}
+
+/// Copies a file of the report to stdout.
+fn copy(path: &Path) -> Result<(), Fault> {
+    let copied = fs::read(path).and_then(|text| {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(&text)?;
+        stdout.flush()
+    });
+    written(copied.map_err(TableError::Write))
+}
+
+/// Writes the report of a run for whoever reads it elsewhere. It can be written again at any time: a failure is only told.
+pub fn write_page(directory: &Path) {
+    if let Err(error) = report::write_report(&[directory.to_owned()], &directory.join(report::DIRECTORY)) {
+        say::aside(format_args!("the report is not written: {error}"));
+    }
+}
+
 impl ReportArgs {
+    /// Writes the report of `runs`, and what of it was asked for to stdout.
+    fn write(&self, runs: &[PathBuf]) -> Result<(), Fault> {
+        let page = report::write_report(runs, &self.directory(runs)).map_err(Fault::evidence)?;
+        match self.format {
+            ReportFormat::Text => say::result(format_args!("report:   {}", page.display()))?,
+            ReportFormat::Json => {}
+            ReportFormat::Csv => written(derived::write_csv(runs, io::stdout().lock()))?,
+            ReportFormat::Parquet => written(derived::write_parquet(runs, io::stdout()))?,
+            ReportFormat::Html => copy(&page)?,
+            ReportFormat::Markdown => {
+                for name in report::MARKDOWN {
+                    copy(&page.with_file_name(name))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Where the report of `runs` goes.
     fn directory(&self, runs: &[PathBuf]) -> PathBuf {
         let default = || match runs {

@@ -1,12 +1,16 @@
 //! Tables that the commands print: borderless, aligned, the same everywhere.
 
+use std::collections::BTreeSet;
+
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use sandbox_bench_core::evidence::PlanSettings;
 use serde::Serialize;
 
+use super::estimate::Estimate;
 use super::options::OutputFormat;
 use crate::exit::Fault;
 use crate::plan::TaskName;
-use crate::run::{Plan, Request};
+use crate::run::{self, Plan, Request};
 use crate::say;
 use crate::ways::Missing;
 
@@ -65,11 +69,19 @@ struct PlannedTrial<'a> {
     unavailable: Option<&'a str>,
 }
 
+/// What `--dry-run --format json` prints.
+#[derive(Serialize)]
+struct Shown<'a> {
+    settings: &'a PlanSettings,
+    estimate: &'a Estimate,
+    trials: &'a [PlannedTrial<'a>],
+}
+
 /// Prints what a run would do.
 ///
 /// # Errors
 /// The plan cannot be written as JSON.
-pub fn print_plan(plan: &Plan, request: &Request, format: OutputFormat) -> Result<(), Fault> {
+pub fn print_plan(plan: &Plan, request: &Request, estimate: &Estimate, format: OutputFormat) -> Result<(), Fault> {
     let nothing_missing = Missing::default();
     let trials: Vec<PlannedTrial<'_>> = plan
         .trials
@@ -82,9 +94,11 @@ pub fn print_plan(plan: &Plan, request: &Request, format: OutputFormat) -> Resul
             PlannedTrial { key, environment, unavailable }
         })
         .collect();
+    let settings = run::settings(request);
     if format == OutputFormat::Json {
-        return print_json(&trials);
+        return print_json(&Shown { settings: &settings, estimate, trials: &trials });
     }
+    let variants = plan.trials.iter().any(|key| !key.variant.is_plain());
     let rows = trials.iter().enumerate().map(|(number, trial)| {
         let how = match (trial.unavailable, &trial.environment) {
             (Some(why), _) => format!("unavailable: {why}"),
@@ -99,22 +113,33 @@ pub fn print_plan(plan: &Plan, request: &Request, format: OutputFormat) -> Resul
             key.replicate.to_string(),
             how,
         ];
+        if variants {
+            row.insert(MODEL, key.variant.to_string());
+        }
         if !request.models.is_empty() {
             row.insert(MODEL, key.model.clone().unwrap_or_default());
         }
         row
     });
+    let cells: BTreeSet<_> =
+        plan.trials.iter().map(|key| (&key.backend, key.condition, &key.model, &key.variant)).collect();
     let mut header = ["#", "backend", "condition", "task", "replicate", "environment"].map(str::to_owned).to_vec();
+    if variants {
+        header.insert(MODEL, "variant".to_owned());
+    }
     if !request.models.is_empty() {
         header.insert(MODEL, "model".to_owned());
     }
     say::result(dynamic(header, rows))?;
-    let order = request.order.name();
+    let varies = if settings.varies.is_empty() { "nothing".to_owned() } else { settings.varies.join(", ") };
     say::result(format_args!(
-        "\n{} trials, order {order}, seed {}, solver {}",
+        "\n{} trials in {} cells, order {}, seed {}, solver {}\nvaries: {varies}\n{}",
         trials.len(),
+        cells.len(),
+        request.order.name(),
         request.seed,
-        request.solver
+        request.solver,
+        estimate.words()
     ))?;
     Ok(())
 }

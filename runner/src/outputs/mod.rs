@@ -28,6 +28,8 @@ use spool::Spool;
 
 /// Name of the store's directory in the run directory.
 pub const DIRECTORY: &str = "outputs";
+/// Name of the directory in it where objects are written before they get their name.
+pub const UNFINISHED: &str = "unfinished";
 
 /// The store of one run. Cheap to clone, and usable from many tasks at once.
 #[derive(Clone)]
@@ -121,7 +123,7 @@ impl OutputStore {
 
     /// Where objects are written before they get their name.
     fn unfinished(&self) -> PathBuf {
-        self.root.join("unfinished")
+        self.root.join(UNFINISHED)
     }
 }
 

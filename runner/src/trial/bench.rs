@@ -10,7 +10,7 @@ use super::context::{Calls, Context};
 use super::materials::Materials;
 use super::recorder::Recorder;
 use super::stop::Stop;
-use crate::environment::{Setup, fill_templates};
+use crate::environment::{ROOT, Setup, fill_templates};
 
 /// A sandbox with a task on it.
 pub struct Bench<'a> {
@@ -50,7 +50,7 @@ impl Bench<'_> {
     /// The user of the harness's own commands.
     #[must_use]
     pub fn root(&self) -> Option<String> {
-        self.has_root.then(|| "0".to_owned())
+        self.has_root.then(|| ROOT.to_owned())
     }
 
     /// `spec` as a command of the task: its variables, its working directory, its user.

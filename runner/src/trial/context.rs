@@ -39,6 +39,20 @@ pub struct Limits {
     pub verify: Option<Duration>,
 }
 
+impl Limits {
+    /// Time limit of the solver of `task`.
+    #[must_use]
+    pub fn solve_of(&self, task: &Task) -> Duration {
+        self.solve.or(task.timeouts.solve).unwrap_or(DEFAULT_SOLVE)
+    }
+
+    /// Time limit of the verifier of `task`.
+    #[must_use]
+    pub fn verify_of(&self, task: &Task) -> Duration {
+        self.verify.or(task.timeouts.verify).unwrap_or(DEFAULT_VERIFY)
+    }
+}
+
 /// What all trials of a run share.
 pub struct Context {
     /// The run's id.
@@ -112,13 +126,13 @@ impl Context {
     /// Time limit of the solver.
     #[must_use]
     pub fn solve_limit(&self, task: &Task) -> Duration {
-        self.limits.solve.or(task.timeouts.solve).unwrap_or(DEFAULT_SOLVE)
+        self.limits.solve_of(task)
     }
 
     /// Time limit of the verifier.
     #[must_use]
     pub fn verify_limit(&self, task: &Task) -> Duration {
-        self.limits.verify.or(task.timeouts.verify).unwrap_or(DEFAULT_VERIFY)
+        self.limits.verify_of(task)
     }
 
     /// How long a sandbox may live at its backend, whatever happens to us: longer than the sum of the phases.

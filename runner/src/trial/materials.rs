@@ -52,8 +52,12 @@ impl Materials {
             (Some(files), Some(workdir)) => Some(packs.tree("environment", files, workdir, Stage::Setup)?),
             _ => None,
         };
+        let mut first = vec![instruction, marker];
+        if let Some(bytes) = trial.key.variant.input_bytes {
+            first.push(packs.filler(bytes, &format!("{HOME}/payload"))?);
+        }
         Ok(Self {
-            first: vec![instruction, marker],
+            first,
             copies: copies(packs, setup)?,
             files,
             install: setup

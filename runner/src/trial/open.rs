@@ -16,6 +16,9 @@ use super::stop::Stop;
 /// Limit for ending a sandbox.
 const DESTROY_LIMIT: Duration = Duration::from_secs(120);
 
+/// When to look for what came of a lost answer: the pause before each look.
+const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(6)];
+
 /// How an attempt to open ended without a sandbox.
 pub struct NotOpened {
     /// Why.
@@ -107,27 +110,31 @@ pub async fn open(
     }
 }
 
-/// After a lost answer: finds what came to exist under the tag, and ends it.
+/// After a lost answer: finds what came to exist under the tag, and ends it. A backend may still be making it, and one
+/// that has just lost an answer may not answer the search either: it is looked for more than once.
 async fn reconcile(context: &Context, calls: &Calls, backend: &Arc<dyn Backend>, spec: &SandboxSpec) -> Cleanup {
-    let call = calls.cleanup(CONTROL_LIMIT);
-    match backend.find(&call, &TagQuery::Exact(spec.tag.clone())).await {
-        Ok(found) if found.is_empty() => {
-            // The backend may still be making it: only a later look can tell.
-            Cleanup::Unconfirmed { why: "the answer to create was lost, and nothing with its tag is there yet".into() }
-        }
-        Ok(found) => {
-            let mut cleanup = Cleanup::Confirmed;
-            for one in found {
-                if let unconfirmed @ Cleanup::Unconfirmed { .. } = end(context, calls, backend, &one.reference).await {
-                    cleanup = unconfirmed;
-                }
+    let mut why = String::new();
+    for pause in LOOKS {
+        tokio::time::sleep(pause).await;
+        let call = calls.cleanup(CONTROL_LIMIT);
+        match backend.find(&call, &TagQuery::Exact(spec.tag.clone())).await {
+            Ok(found) if found.is_empty() => {
+                why = "the answer to create was lost, and nothing with its tag is there yet".into();
             }
-            cleanup
-        }
-        Err(error) => {
-            Cleanup::Unconfirmed { why: format!("the answer to create was lost, and so is the search: {error}") }
+            Ok(found) => {
+                let mut cleanup = Cleanup::Confirmed;
+                for one in found {
+                    let ended = end(context, calls, backend, &one.reference).await;
+                    if matches!(ended, Cleanup::Unconfirmed { .. }) {
+                        cleanup = ended;
+                    }
+                }
+                return cleanup;
+            }
+            Err(error) => why = format!("the answer to create was lost, and so is the search: {error}"),
         }
     }
+    Cleanup::Unconfirmed { why }
 }
 
 /// Ends a sandbox and journals what the backend says. Goes on after an interruption.

@@ -183,6 +183,25 @@ async fn an_exit_code_survives_the_loss_of_its_log(bench: Bench) -> Check {
     bench.end().await
 }
 
+async fn a_platform_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out(bench: Bench) -> Check {
+    let made = bench.create(&bench.spec()).await?;
+    bench.faults([Rule::new("GET", COMMAND, Effect::status(503))])?;
+    // Shorter than it takes to give up asking.
+    let spec = ExecSpec::sh("sleep 30").timeout(Duration::from_secs(1));
+    let report = made.sandbox.exec(&bench.call(), &spec, &TailSink::new(0)).await?;
+    same("a command", report.completion, Completion::TransportLost)?;
+    // Nothing of another command is to be learnt at all: nobody may think that it did not start, and start it again.
+    bench.faults([
+        Rule::new("GET", &format!("{COMMAND}/**"), Effect::status(503)),
+        Rule::new("GET", COMMAND, Effect::status(503)),
+    ])?;
+    kind("a command that is never heard of", bench.sh(&made, "echo ran >>/tmp/ran").await, "transport")?;
+    bench.faults([])?;
+    same("how often it ran", bench.sh(&made, "cat /tmp/ran").await?.1, "ran\n".into())?;
+    bench.destroyed(&made).await?;
+    bench.end().await
+}
+
 async fn a_key_that_may_not_delete_stops_instead(bench: Bench) -> Check {
     let made = bench.create(&bench.spec()).await?;
     bench.destroyed(&made).await?;
@@ -282,6 +301,7 @@ fn main() -> ExitCode {
         passing_faults_are_survived, usual(), KEY => "429, 5xx, HTML";
         a_log_that_breaks_off_is_read_on, usual(), KEY => "nothing twice, nothing missing";
         an_exit_code_survives_the_loss_of_its_log, usual(), KEY => "and without any log the outcome is unknown, never wrong";
+        a_platform_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out, usual(), KEY => "the transport is at fault";
         a_key_that_may_not_delete_stops_instead, no_delete(), KEY => "an ephemeral sandbox goes when it stops";
         a_delete_that_does_nothing_is_not_confirmed, usual(), KEY => "the platform's word is looked at";
         wrong_credentials_say_what_to_do, usual(), "dtn_wrong" => "and show no secret";

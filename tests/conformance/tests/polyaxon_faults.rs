@@ -233,6 +233,30 @@ async fn a_cut_event_stream_is_no_exit_code() -> Check {
     Ok(())
 }
 
+async fn a_sandbox_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out() -> Check {
+    let day = Day::with(vec![]).await?;
+    let created = day.create(LIMIT).await?;
+    sh(&created, "true", 10).await?;
+    let gone = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        for method in ["GET", "POST", "DELETE"] {
+            let rule = Rule::new(method, "/sandbox/v1/**", Effect::status(503));
+            day.server.emulation().faults.add(rule).map_err(|e| Stop::Failed(e.to_string()))?;
+        }
+        Ok::<(), Stop>(())
+    };
+    // So long a limit has it run in the background.
+    let limit = ExecSpec::sh("echo begun; sleep 60").timeout(Duration::from_secs(40));
+    let asking = call(Duration::from_secs(8));
+    let sink = TailSink::new(64);
+    let (ran, gone) = tokio::join!(created.sandbox.exec(&asking, &limit, &sink), gone);
+    gone?;
+    same("a command", ran?.completion, Completion::TransportLost)?;
+    day.server.emulation().faults.set(Default::default()).map_err(|e| Stop::Failed(e.to_string()))?;
+    destroy(&day, &created).await?;
+    day.ends_clean().await
+}
+
 async fn offsets_that_make_no_sense_end_the_command_honestly() -> Check {
     let stuck = Rule::new("GET", "/sandbox/v1/**/fs/read", Effect::flag("stuck-offset"));
     let day = Day::with(vec![stuck]).await?;
@@ -336,6 +360,7 @@ fn main() -> ExitCode {
         a_gateway_that_comes_late_is_waited_for,
         a_long_command_survives_the_loss_of_its_start,
         a_cut_event_stream_is_no_exit_code,
+        a_sandbox_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out,
         offsets_that_make_no_sense_end_the_command_honestly,
         an_upload_that_breaks_off_ends_and_can_be_repeated,
         a_pre_pulled_image_is_an_artifact_with_its_fingerprint,

@@ -120,6 +120,20 @@ async fn an_output_that_breaks_off_is_read_on(bench: Bench) -> Check {
     bench.end().await
 }
 
+async fn a_service_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out(bench: Bench) -> Check {
+    let made = bench.create().await?;
+    bench.sh(&made, "true").await?;
+    bench.faults([
+        Rule::new("GET", OUTPUT, Effect::Cut { after: 2000, ending: Ending::Clean }).times(1),
+        Rule::new("GET", OUTPUT, Effect::status(503)).skip(1),
+        Rule::new("POST", COMMANDS, Effect::status(503)).skip(1),
+    ])?;
+    let spec = ExecSpec::sh("seq 1000; sleep 30").timeout(Duration::from_secs(2));
+    let report = made.sandbox.exec(&bench.call(), &spec, &TailSink::new(0)).await?;
+    same("a command", report.completion, Completion::TransportLost)?;
+    bench.end().await
+}
+
 async fn a_delete_that_does_nothing_is_not_confirmed(bench: Bench) -> Check {
     let made = bench.create().await?;
     bench.faults([Rule::new("DELETE", SANDBOX, Effect::status(202))])?;
@@ -177,6 +191,7 @@ fn main() -> ExitCode {
         a_lost_answer_to_create_is_looked_for, KEY => "found, or uncertain and then found";
         a_lost_start_is_never_repeated, KEY => "it ran once, and nobody claims to know";
         an_output_that_breaks_off_is_read_on, KEY => "nothing twice, nothing missing";
+        a_service_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out, KEY => "the transport is at fault";
         a_delete_that_does_nothing_is_not_confirmed, KEY => "the service's word is looked at";
         passing_faults_are_survived, KEY => "429, 5xx, HTML";
         a_wrong_key_says_what_to_do, "wrong-key" => "and is not shown";

@@ -81,18 +81,58 @@ impl Emulator {
         let _ = self.child.kill();
     }
 
+    /// Its address, as a URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// What its admin route `/__emulator/{what}` shows: `state`, `violations`, `requests`.
     #[must_use]
     pub fn shows(&self, what: &str) -> Value {
+        self.get(&format!("/__emulator/{what}"))
+    }
+
+    /// What the vendor answers to a GET, as JSON.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Value {
+        serde_json::from_slice(&self.bytes(path)).unwrap()
+    }
+
+    /// What the vendor answers to a GET.
+    #[must_use]
+    pub fn bytes(&self, path: &str) -> Vec<u8> {
+        self.ask("GET", path, "")
+    }
+
+    /// What the vendor answers to a POST of `body`, as JSON.
+    #[must_use]
+    pub fn post(&self, path: &str, body: &Value) -> Value {
+        serde_json::from_slice(&self.ask("POST", path, &body.to_string())).unwrap()
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> Vec<u8> {
+        let token = self.variables.iter().find(|(name, _)| name.ends_with("TOKEN")).map_or("", |(_, token)| token);
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let request = format!("GET /__emulator/{what} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
+        let request = format!(
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\nAuthorization: Token {token}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
         stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(" 200 "), "{head}");
-        serde_json::from_str(body).unwrap()
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        let (head, body) = (String::from_utf8_lossy(&answer[..end]).to_lowercase(), &answer[end + 4..]);
+        assert!(head.lines().next().unwrap().contains(" 20"), "{method} {path}: {head}");
+        if !head.contains("content-encoding: gzip") {
+            return body.to_vec();
+        }
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(body).read_to_end(&mut unpacked).unwrap();
+        unpacked
     }
 }
 

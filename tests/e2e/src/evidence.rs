@@ -97,6 +97,37 @@ impl RunDir {
         check("cleanup", &[self.json("cleanup.json")]);
         check("trial", &self.lines("trials.jsonl"));
         check("journal-line", &self.lines("journal.jsonl"));
+        self.validate_records();
+    }
+
+    /// The same of a fixture's run.
+    ///
+    /// # Panics
+    /// As [`RunDir::validate`].
+    pub fn validate_fixture(&self) {
+        check("fixture-manifest", &[self.json("manifest.json")]);
+        check("fixture-summary", &[self.json("summary.json")]);
+        check("fixture-trial", &self.lines("trials.jsonl"));
+        check("journal-line", &self.lines("journal.jsonl"));
+        for file in self.files() {
+            let path = file.strip_prefix(&self.path).unwrap().to_str().unwrap();
+            let name = path.split(['-', '/']).next().unwrap();
+            match name {
+                "cleanup" => check("fixture-cleanup", &[self.json(path)]),
+                "launch" => check("fixture-launch", &[self.json(path)]),
+                "reports" => check("fixture-report", &[self.json(path)]),
+                _ => {}
+            }
+        }
+        self.validate_records();
+    }
+
+    fn validate_records(&self) {
+        check("command-receipt", &self.lines("receipts.jsonl"));
+        check("case-report", &self.lines("cases.jsonl"));
+        if self.path.join("tracking.jsonl").is_file() {
+            check("tracking-line", &self.lines("tracking.jsonl"));
+        }
     }
 }
 

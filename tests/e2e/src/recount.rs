@@ -34,23 +34,55 @@ pub fn check(run: &RunDir) {
 /// `totals` and `cells` as `summary.json` should have them.
 fn recount(run: &RunDir) -> Value {
     let manifest = run.json("manifest.json");
-    let attempts = run.lines("trials.jsonl");
+    let mut attempts = run.lines("trials.jsonl");
+    // Replicate 0 only warms up.
+    attempts.retain(|attempt| attempt["trial"]["replicate"] != 0);
     let cleanup = run.json("cleanup.json");
     let (backends, conditions) = (list(&manifest["backends"]), list(&manifest["plan"]["conditions"]));
     let planned = manifest["trials"].as_u64().unwrap();
-    let per_cell = planned / (backends.len() * conditions.len()) as u64;
+    let variants = variants(&manifest["plan"]);
+    let per_cell = planned / (backends.len() * conditions.len() * variants.len()) as u64;
     let mut cells = Vec::new();
     for backend in &backends {
         for condition in &conditions {
-            let of_cell =
-                |a: &&Value| a["trial"]["backend"] == backend["name"] && a["trial"]["condition"] == *condition;
-            let mine: Vec<&Value> = attempts.iter().filter(of_cell).collect();
-            cells.push(cell(&backend["name"], condition, &mine, per_cell, &cleanup));
+            for variant in &variants {
+                let of_cell = |a: &&Value| {
+                    let trial = &a["trial"];
+                    let varied = trial.get("variant").cloned().unwrap_or_else(|| json!({}));
+                    trial["backend"] == backend["name"] && trial["condition"] == *condition && varied == *variant
+                };
+                let mine: Vec<&Value> = attempts.iter().filter(of_cell).collect();
+                let mut counted = cell(&backend["name"], condition, &mine, per_cell, &cleanup);
+                if *variant != json!({}) {
+                    counted["variant"] = variant.clone();
+                }
+                cells.push(counted);
+            }
         }
     }
     let all: Vec<&Value> = attempts.iter().collect();
     let states = |_: &Value| true;
     json!({ "totals": trials(&all, planned), "cells": cells, "cleanup": endings(&cleanup, states) })
+}
+
+/// Every combination of the plan's further dimensions; one without any if there are none.
+fn variants(plan: &Value) -> Vec<Value> {
+    let profiles = plan["profiles"].as_object().map(|named| named.keys().map(|name| json!(name)).collect());
+    let dimensions = [
+        ("profile", profiles.unwrap_or_default()),
+        ("input_bytes", list(&plan["input_bytes"])),
+        ("concurrency", list(&plan["concurrency_levels"])),
+    ];
+    let mut variants = vec![json!({})];
+    for (name, values) in dimensions.iter().filter(|(_, values)| !values.is_empty()) {
+        let with = |variant: &Value, value: &Value| {
+            let mut variant = variant.clone();
+            variant[*name] = value.clone();
+            variant
+        };
+        variants = variants.iter().flat_map(|one| values.iter().map(move |value| with(one, value))).collect();
+    }
+    variants
 }
 
 fn cell(backend: &Value, condition: &Value, attempts: &[&Value], planned: u64, cleanup: &Value) -> Value {

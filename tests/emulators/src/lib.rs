@@ -20,6 +20,7 @@ mod timing;
 mod violations;
 mod wire;
 
+pub mod aws_microvm;
 pub mod cli;
 pub mod daytona;
 pub mod dockerfile;

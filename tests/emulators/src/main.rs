@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use sandbox_bench_emulators::aws_microvm::{self, AwsOptions, Quotas};
 use sandbox_bench_emulators::cli::{self, Options};
 use sandbox_bench_emulators::daytona::{self, DaytonaOptions, Permission, Quota};
 use sandbox_bench_emulators::modal::{self, ModalOptions};
@@ -19,6 +20,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Vendor {
+    /// AWS Lambda MicroVMs, API version 2025-09-09, with the part of S3 that it needs
+    AwsMicrovm(AwsMicrovm),
     /// Daytona, platform generation v0
     Daytona(Daytona),
     /// Modal Sandboxes (V2): control plane and task command router
@@ -27,6 +30,33 @@ enum Vendor {
     Polyaxon(Polyaxon),
     /// Vercel Sandbox, API v3 and v2
     Vercel(Vercel),
+}
+
+#[derive(Args)]
+struct AwsMicrovm {
+    #[command(flatten)]
+    options: Options,
+    /// The region of endpoint, images and buckets
+    #[arg(long, default_value = "us-east-1")]
+    region: String,
+    /// GiB of baseline memory that all MicroVMs may have together
+    #[arg(long, value_name = "GIB", default_value_t = Quotas::default().memory_mib >> 10)]
+    memory: u64,
+    /// RunMicrovm calls per second
+    #[arg(long, value_name = "CALLS", default_value_t = Quotas::default().rates.run)]
+    run_rate: u32,
+    /// A network connector of the account; it leads nowhere
+    #[arg(long, value_name = "NAME")]
+    connector: Vec<String>,
+    /// The bucket that exists from the start
+    #[arg(long, value_name = "NAME", default_value = "artifacts")]
+    bucket: String,
+    /// Milliseconds that a second of the API's intervals takes
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    second: u64,
+    /// Milliseconds for which the endpoint of a MicroVM that runs still answers 502
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    endpoint_lag: u64,
 }
 
 #[derive(Args)]
@@ -124,11 +154,46 @@ fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.vendor {
+        Vendor::AwsMicrovm(aws) => serve_aws_microvm(aws).await,
         Vendor::Daytona(daytona) => serve_daytona(daytona).await,
         Vendor::Modal(modal) => serve_modal(modal).await,
         Vendor::Polyaxon(polyaxon) => serve_polyaxon(polyaxon).await,
         Vendor::Vercel(vercel) => serve_vercel(vercel).await,
     }
+}
+
+async fn serve_aws_microvm(arguments: AwsMicrovm) -> anyhow::Result<()> {
+    let defaults = AwsOptions::default();
+    let mut quotas = defaults.quotas;
+    quotas.memory_mib = arguments.memory << 10;
+    quotas.rates.run = arguments.run_rate;
+    let settings = AwsOptions {
+        region: arguments.region,
+        quotas,
+        connectors: arguments.connector.into_iter().collect(),
+        buckets: vec![arguments.bucket.clone()],
+        second: Duration::from_millis(arguments.second),
+        endpoint_lag: Duration::from_millis(arguments.endpoint_lag),
+        ..defaults
+    };
+    let emulation = arguments.options.emulation().await?;
+    let listener = arguments.options.listener().await?;
+    let server = aws_microvm::start(listener, emulation, settings.clone());
+    let url = server.base_url().to_owned();
+    let variables = [
+        ("AWS_ENDPOINT_URL_LAMBDA_MICROVMS", url.clone()),
+        ("AWS_ENDPOINT_URL_S3", url.clone()),
+        ("AWS_MICROVM_DATA_PLANE_URL", url),
+        ("AWS_REGION", settings.region.clone()),
+        ("AWS_DEFAULT_REGION", settings.region),
+        ("AWS_ACCESS_KEY_ID", settings.access_key),
+        ("AWS_SECRET_ACCESS_KEY", settings.secret_key),
+        ("AWS_MICROVM_ARTIFACT_BUCKET", arguments.bucket),
+        ("AWS_MICROVM_BUILD_ROLE_ARN", format!("arn:aws:iam::{}:role/build", settings.account)),
+        // MicroVMs execute what this host executes.
+        ("AWS_MICROVM_ARCH", if cfg!(target_arch = "aarch64") { "arm64" } else { std::env::consts::ARCH }.to_owned()),
+    ];
+    cli::serve(server, &variables).await
 }
 
 async fn serve_daytona(arguments: Daytona) -> anyhow::Result<()> {

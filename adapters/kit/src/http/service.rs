@@ -129,10 +129,15 @@ pub(super) fn failed(what: &str, effect: Effect, error: reqwest::Error) -> Error
         Effect::Once if !unsent => ErrorKind::Transport,
         _ => ErrorKind::Unavailable,
     };
-    // Addresses may hold signatures.
+    // Of an address only this is shown: the rest may hold signatures.
+    let service = error.url().filter(|_| unsent).and_then(|url| {
+        let port = url.port_or_known_default()?;
+        Some(format!("cannot connect to {}:{port}", url.host_str()?))
+    });
     let error = error.without_url();
     let cause = root(&error).to_string();
-    let out = Error::new(kind, format!("{what}: the connection failed")).because(cause);
+    let out =
+        Error::new(kind, format!("{what}: {}", service.as_deref().unwrap_or("the connection failed"))).because(cause);
     if unsent { out.hint("is the address right, and does the service answer from here?") } else { out }
 }
 

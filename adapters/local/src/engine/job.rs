@@ -80,8 +80,14 @@ pub(crate) enum Request {
         path: String,
         max_bytes: u64,
     },
+    /// Connect to this port of the sandbox's loopback interface; input goes there, what comes back is standard output.
+    Connect {
+        port: u16,
+    },
     /// End every process of the sandbox but the agent.
     KillAll,
+    /// Stop every process of the sandbox but the agent, or let them go on.
+    Stop(bool),
 }
 
 /// How the main process of a job ended.

@@ -213,6 +213,28 @@ impl EngineSandbox {
         Running::new(Arc::clone(&self.inner), channel, None).outcome().await.map(drop)
     }
 
+    /// Connects to a TCP port of the sandbox's loopback interface: [`Running::input`] goes there, and what comes back is
+    /// standard output. Where the sandbox shares the host's network, that is the host's port.
+    ///
+    /// That nobody listens is no error here but [`super::End::TransferFailed`] in the outcome.
+    ///
+    /// # Errors
+    /// [`EngineError::Lost`] if the sandbox has ended.
+    pub fn connect(&self, port: u16) -> Result<Running> {
+        let channel = self.inner.open(&Request::Connect { port })?;
+        Ok(Running::new(Arc::clone(&self.inner), channel, None))
+    }
+
+    /// Stops every process with SIGSTOP, or lets all go on with SIGCONT. What is started meanwhile runs; connections of
+    /// [`EngineSandbox::connect`] stand still with the rest.
+    ///
+    /// # Errors
+    /// [`EngineError::Lost`] if the sandbox has ended.
+    pub async fn stop_all(&self, stop: bool) -> Result<()> {
+        let channel = self.inner.open(&Request::Stop(stop))?;
+        Running::new(Arc::clone(&self.inner), channel, None).outcome().await.map(drop)
+    }
+
     /// What it has used so far, where control groups count it.
     pub fn usage(&self) -> Usage {
         lock(&self.inner.record).cgroup.usage()

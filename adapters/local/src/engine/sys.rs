@@ -76,6 +76,13 @@ pub(crate) fn kill_everything() -> bool {
     unsafe { libc::kill(-1, libc::SIGKILL) == 0 }
 }
 
+/// SIGSTOP, or SIGCONT, for every process of the pid namespace but the caller, which is its first.
+pub(crate) fn stop_everything(stop: bool) {
+    let signal = if stop { libc::SIGSTOP } else { libc::SIGCONT };
+    // SAFETY: as above. It fails only if there is nobody to signal.
+    unsafe { libc::kill(-1, signal) };
+}
+
 /// CPU time and memory of all children that were waited for.
 pub(crate) struct Usage {
     pub(crate) user: Duration,

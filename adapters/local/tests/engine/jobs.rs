@@ -223,6 +223,55 @@ async fn background_processes_live_on_or_end_as_asked() {
     bench.close().await;
 }
 
+/// A server that sends back what it is sent, at a port of the sandbox's own loopback interface.
+const ECHO: &str = r#"
+import socket
+server = socket.create_server(("127.0.0.1", 4000))
+print("listening", flush=True)
+while True:
+    peer, _ = server.accept()
+    try:
+        while part := peer.recv(65536):
+            peer.sendall(part)
+    except OSError:
+        pass
+    peer.close()
+"#;
+
+#[tokio::test]
+async fn a_port_inside_can_be_reached_and_stands_still_when_its_processes_do() {
+    let bench = bench().await;
+    let sandbox = bench.sandbox().await;
+    let mut server = sandbox.exec(Command::new(["python3", "-c", ECHO])).unwrap();
+    assert_eq!(server.next().await.unwrap(), Some(Event::Output(Stream::Stdout, b"listening\n".to_vec())));
+    let exchange = async |bytes: Vec<u8>| {
+        let connection = sandbox.connect(4000).unwrap();
+        let input = connection.input();
+        let send = async {
+            assert!(input.send(&bytes).await);
+            input.end();
+        };
+        let (answer, ()) = tokio::join!(connection.output(), send);
+        let (outcome, back, _) = answer.unwrap();
+        (outcome.end, back)
+    };
+    // More than all windows and buffers on the way hold.
+    let bytes: Vec<u8> = (0..5_000_000_u32).map(|at| (at % 251) as u8).collect();
+    assert_eq!(exchange(bytes.clone()).await, (End::Exited(0), bytes));
+
+    sandbox.stop_all(true).await.unwrap();
+    let states = "grep -h ^State: /proc/[0-9]*/status | grep -c T";
+    assert_ne!(sh(&sandbox, states).await, "0\n");
+    let waiting = tokio::time::timeout(Duration::from_millis(300), exchange(b"later".to_vec())).await;
+    assert!(waiting.is_err(), "a stopped process has answered: {waiting:?}");
+    sandbox.stop_all(false).await.unwrap();
+    assert_eq!(exchange(b"again".to_vec()).await, (End::Exited(0), b"again".to_vec()));
+
+    let nobody = sandbox.connect(4001).unwrap().outcome().await.unwrap();
+    assert!(matches!(nobody.end, End::TransferFailed(_)), "{nobody:?}");
+    bench.close().await;
+}
+
 #[tokio::test]
 async fn commands_run_as_the_user_asked_for() {
     let bench = bench().await;

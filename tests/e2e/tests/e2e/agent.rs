@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use sandbox_bench_core::evidence::{Attempt, Cleanup};
 use sandbox_bench_core::{AgentEnd, Decision, FailureClass, Spend, TokenCounts};
 use sandbox_bench_e2e::command::until;
+use sandbox_bench_e2e::docker::wanted;
 use sandbox_bench_e2e::evidence::assert_hidden;
 use sandbox_bench_e2e::gateway::{Asked, Gateway, KEY, Reply, SOLVED, call, scripted};
 use sandbox_bench_e2e::processes::{self, Process, Sleeper, descendants};
@@ -97,6 +98,22 @@ fn receipts_are_those_of_the_journal(world: &World, attempt: &Attempt) {
     // Where the image alone knows the working directory, the harness asks for it first.
     let tools = solving.filter(|receipt| receipt["label"] != "working directory");
     assert_eq!(named, tools.map(|receipt| receipt["step"].as_u64().unwrap()).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_model_solves_them_in_containers_too() {
+    if !wanted() {
+        return;
+    }
+    let world = World::new();
+    let gateway = Gateway::start(scripted);
+    let rest = format!("--dataset smoke --task {} --model scripted -j 2", SOLVED.join(","));
+    let line =
+        format!("run --backend docker --solver agent --model-base-url {} --model-key-env E2E_KEY", gateway.url());
+    let _ = world.bench(&format!("{line} {rest}")).env("E2E_KEY", KEY).run().exits(0);
+    assert_eq!(gateway.refused(), Vec::<String>::new());
+    let attempts = world.run().attempts();
+    assert!(attempts.len() >= 6 && attempts.iter().all(Attempt::accepted));
 }
 
 #[test]

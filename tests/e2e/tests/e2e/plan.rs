@@ -14,8 +14,11 @@ fn world() -> World {
 /// Tasks (with `options`) in the order of the plan.
 fn order(world: &World, options: &str) -> Vec<String> {
     let line = format!("run --backend local --dataset tasks --dry-run --format json {options}");
-    let plan: Vec<Value> = serde_json::from_str(&world.bench(&line).run().exits(0).stdout).unwrap();
-    plan.iter()
+    let plan: Value = serde_json::from_str(&world.bench(&line).run().exits(0).stdout).unwrap();
+    plan["trials"]
+        .as_array()
+        .unwrap()
+        .iter()
         .map(|t| {
             let text = |key: &str| t[key].as_str().unwrap();
             format!("{} {} {}", text("condition"), text("task"), t["replicate"])

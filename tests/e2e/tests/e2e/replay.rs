@@ -5,8 +5,12 @@ use sandbox_bench_core::evidence::Attempt;
 use sandbox_bench_e2e::docker::wanted;
 use sandbox_bench_e2e::gateway::{Gateway, KEY, SOLVED, scripted};
 use sandbox_bench_e2e::task::WANTS_DONE;
-use sandbox_bench_e2e::{World, assert_shown};
-use serde_json::Value;
+use sandbox_bench_e2e::{Emulator, World, assert_shown};
+use serde_json::{Value, json};
+
+/// Vendors that are played by an emulator, each with the last variable that its emulator says to set.
+const VENDORS: [(&str, &str); 3] =
+    [("daytona", "DAYTONA_API_KEY"), ("polyaxon", "POLYAXON_EMULATOR_PROJECT"), ("vercel", "VERCEL_PROJECT_ID")];
 
 /// Every attempt repeated all its steps, and none came out differently.
 fn without_divergence(attempts: &[Attempt]) {
@@ -36,6 +40,14 @@ fn what_a_model_did_is_repeated_on_every_backend_without_a_difference() {
     if wanted() {
         let _ = world.bench(&format!("run --backend docker {tasks} --solver replay:all.json -j 2")).run().exits(0);
         without_divergence(&world.last_run().attempts());
+    }
+    world.write("bench.toml", "[backend.polyaxon]\nproject = 'default/bench'\n");
+    for (vendor, last) in VENDORS {
+        let emulator = Emulator::start(vendor, last);
+        let line = format!("run --backend {vendor} {tasks} --solver replay:all.json -j 2");
+        let _ = emulator.point(world.bench(&line)).run().exits(0);
+        without_divergence(&world.last_run().attempts());
+        assert_eq!(emulator.shows("violations"), json!([]), "{vendor}");
     }
     assert_eq!(gateway.asked().len(), asked, "a replay asks nobody");
 }

@@ -15,6 +15,10 @@ fn help() {
         ("help-backends", "backends --help"),
         ("help-doctor", "doctor --help"),
         ("help-compare", "compare --help"),
+        ("help-import", "import --help"),
+        ("help-export", "export --help"),
+        ("help-triage", "triage --help"),
+        ("help-report", "report --help"),
     ] {
         insta::assert_snapshot!(name, world.bench(line).run().exits(0).stdout);
     }

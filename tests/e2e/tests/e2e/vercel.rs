@@ -52,6 +52,15 @@ fn gold_is_accepted_cold_and_warm_and_nothing_stays_behind() {
 }
 
 #[test]
+fn a_replayed_recipe_runs_as_root_unless_it_names_a_user() {
+    let (world, emulator) = (World::new(), emulator());
+    let as_user = |id| format!("[ \"$(id -u)\" = {id} ] && echo 1 >/logs/verifier/reward.txt");
+    let _ = world.task("root", &as_user(0)).dockerfile("FROM debian:bookworm-slim\nRUN mkdir /srv/made\n");
+    let _ = world.task("daemon", &as_user(1)).dockerfile("FROM debian:bookworm-slim\nUSER daemon\n");
+    let _ = emulator.point(world.bench("run --backend vercel --dataset tasks --solver none")).run().exits(0);
+}
+
+#[test]
 fn missing_and_wrong_credentials_are_told_with_what_to_do() {
     let (world, emulator) = (World::new(), emulator());
     let line = format!("run --backend vercel --dataset smoke --task {TASKS}");

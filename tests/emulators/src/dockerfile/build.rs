@@ -79,6 +79,8 @@ struct Stage {
     machine: Machine,
     arguments: BTreeMap<String, String>,
     shell: Vec<String>,
+    /// `CMD` was said here, not in what the stage stands on.
+    own_command: bool,
 }
 
 impl Stage {
@@ -86,6 +88,13 @@ impl Stage {
         let mut variables = self.arguments.clone();
         variables.extend(self.machine.facts().env);
         expand(text, &variables)
+    }
+
+    fn argv(&self, run: &Run) -> Vec<String> {
+        match run {
+            Run::Shell(script) => self.shell.iter().cloned().chain([script.clone()]).collect(),
+            Run::Exec(argv) => argv.clone(),
+        }
     }
 
     fn workdir(&self) -> String {
@@ -144,6 +153,21 @@ impl Replay<'_> {
                 stage.machine.change_facts(|facts| facts.user = Some(user));
             }
             Instruction::Shell(shell) => stage.shell.clone_from(shell),
+            Instruction::Cmd(run) => {
+                let argv = stage.argv(run);
+                stage.own_command = true;
+                stage.machine.change_facts(|facts| facts.command = argv);
+            }
+            Instruction::Entrypoint(run) => {
+                let (argv, keep) = (stage.argv(run), stage.own_command);
+                stage.machine.change_facts(|facts| {
+                    facts.entrypoint = argv;
+                    // The arguments of another image's entry point are not meant for this one.
+                    if !keep {
+                        facts.command.clear();
+                    }
+                });
+            }
             Instruction::Run(run) => execute(stage, run, &self.given.variables, self.log).await?,
             Instruction::Copy { .. } => self.copy(instruction).await?,
             Instruction::From { .. } | Instruction::Other(_) => {}
@@ -169,7 +193,7 @@ impl Replay<'_> {
             machine.write_tar(CONTEXT, None, context.as_slice()).await.map_err(|error| error.to_string())?;
         }
         let shell = vec!["/bin/sh".into(), "-c".into()];
-        self.stages.push(Stage { name: name.clone(), machine, arguments: BTreeMap::new(), shell });
+        self.stages.push(Stage { name: name.clone(), machine, arguments: BTreeMap::new(), shell, own_command: false });
         Ok(())
     }
 
@@ -248,10 +272,7 @@ done
 "#;
 
 async fn execute(stage: &Stage, run: &Run, variables: &BTreeMap<String, String>, log: &Log) -> StepResult {
-    let argv = match run {
-        Run::Shell(script) => stage.shell.iter().cloned().chain([script.clone()]).collect(),
-        Run::Exec(argv) => argv.clone(),
-    };
+    let argv = stage.argv(run);
     let mut command = Command { timeout: Some(STEP_LIMIT), keep_background: false, ..stage.machine.command(argv) };
     command.cwd = Some(stage.workdir());
     for (name, value) in variables.iter().chain(&stage.arguments) {

@@ -76,6 +76,10 @@ pub enum Instruction {
     User(String),
     /// The shell of later `RUN`s.
     Shell(Vec<String>),
+    /// What the image starts, or the arguments of its entry point.
+    Cmd(Run),
+    /// What the image starts, whatever its arguments.
+    Entrypoint(Run),
     /// Says something about the image that does not matter to what is in it.
     Other(String),
 }
@@ -166,8 +170,11 @@ fn instruction(text: &str, documents: Vec<(String, String)>) -> Result<Instructi
             Instruction::User(rest.into())
         }
         "SHELL" => Instruction::Shell(serde_json::from_str(rest).map_err(|_| "SHELL requires the JSON form")?),
-        "CMD" | "ENTRYPOINT" | "LABEL" | "EXPOSE" | "VOLUME" | "STOPSIGNAL" | "HEALTHCHECK" | "ONBUILD"
-        | "MAINTAINER" => Instruction::Other(keyword),
+        "CMD" => Instruction::Cmd(run(rest, documents)),
+        "ENTRYPOINT" => Instruction::Entrypoint(run(rest, documents)),
+        "LABEL" | "EXPOSE" | "VOLUME" | "STOPSIGNAL" | "HEALTHCHECK" | "ONBUILD" | "MAINTAINER" => {
+            Instruction::Other(keyword)
+        }
         _ => return Err(format!("unknown instruction: {keyword}")),
     })
 }
@@ -272,7 +279,7 @@ mod tests {
                 },
                 Instruction::Env(vec![("A".into(), "1".into()), ("B".into(), "2 3".into())]),
                 Instruction::Env(vec![("C".into(), "d e".into())]),
-                Instruction::Other("CMD".into()),
+                Instruction::Cmd(Run::Exec(vec!["x".into()])),
             ]
         );
     }

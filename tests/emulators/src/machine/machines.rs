@@ -161,7 +161,7 @@ impl Machines {
         };
         let imported = self.engine.import(source).await?;
         let config = imported.config;
-        let facts = ImageFacts { env: config.env, workdir: config.workdir, user: config.user };
+        let facts = ImageFacts { env: config.env, workdir: config.workdir, user: config.user, ..ImageFacts::default() };
         Ok((Base::Rootfs(imported.rootfs), facts, false))
     }
 

@@ -1,6 +1,7 @@
 //! Machines: what executes behind an emulated sandbox, a sandbox of the `local` engine.
 
 mod commands;
+mod connect;
 mod files;
 mod images;
 mod machines;
@@ -61,6 +62,10 @@ pub struct ImageFacts {
     pub workdir: Option<String>,
     /// `name[:group]` or numbers; `None` is root.
     pub user: Option<String>,
+    /// Program and arguments that `command` is appended to; known of built images alone.
+    pub entrypoint: Vec<String>,
+    /// What starts with the machine, if the vendor starts it; known of built images alone.
+    pub command: Vec<String>,
 }
 
 /// A machine. Lives until [`Machines::destroy`], or until its [`Machines`] is dropped.
@@ -103,9 +108,22 @@ impl Machine {
         Ok(self.sandbox.kill_all().await?)
     }
 
+    /// Stops all of its processes, or lets them go on.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub async fn stop_all(&self, stop: bool) -> Result<(), MachineError> {
+        Ok(self.sandbox.stop_all(stop).await?)
+    }
+
     /// CPU time that it has used so far; `None` where no control group counts it.
     pub fn cpu(&self) -> Option<Duration> {
         self.sandbox.usage().cpu
+    }
+
+    /// The most memory that it has held at once, in bytes; `None` where no control group counts it.
+    pub fn peak_memory(&self) -> Option<u64> {
+        self.sandbox.usage().peak_memory
     }
 
     /// Whether its processes are gone for good.

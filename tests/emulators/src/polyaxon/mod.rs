@@ -1,7 +1,7 @@
 //! Polyaxon 2.18: one origin with the API and the sandbox gateway.
 //!
-//! The gateway (`/sandbox/v1`) really executes. The API (`/api/v1`) is a small one in memory, or the real open-source
-//! server behind us ([`PolyaxonOptions::upstream`]), which has neither gateway nor cluster. In both cases an agent in
+//! The gateway (`/sandbox/v1`) really executes. The API (`/api/v1`) and the artifacts of runs (`/streams/v1`) are small ones in
+//! memory, or the real open-source server behind us ([`PolyaxonOptions::upstream`]), which has neither gateway nor cluster. In both cases an agent in
 //! the place of a cluster walks runs through their statuses, makes a machine when a container would start, and ends it
 //! when it has to.
 //!
@@ -28,6 +28,7 @@ mod platform;
 mod pods;
 mod reply;
 mod routes;
+mod streams;
 mod upstream;
 mod world;
 

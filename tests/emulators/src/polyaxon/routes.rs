@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Method, Request, StatusCode, header};
 use axum::routing::any;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::reply::{self, Reply};
 use super::world::{Api, RunKey, World};
-use super::{agent, gateway, platform};
+use super::{agent, gateway, platform, streams};
 use crate::faults::Flags;
 
 /// Most bytes of an answer that the emulator looks into.
@@ -21,13 +21,15 @@ const LOOKED_AT: usize = 16 << 20;
 pub(super) fn router(world: &Arc<World>) -> Router {
     Router::new()
         .route("/sandbox/v1/{*path}", any(gateway::answer))
+        .route("/streams/v1/{*path}", any(streams::answer))
         .route("/healthz/", any(|| async { "{}" }))
         .fallback(rest)
+        .layer(DefaultBodyLimit::max(streams::UPLOAD_LIMIT))
         .with_state(Arc::clone(world))
 }
 
 /// The API, and with a real server whatever else it has.
-async fn rest(State(world): State<Arc<World>>, request: Request<Body>) -> Reply {
+pub(super) async fn rest(State(world): State<Arc<World>>, request: Request<Body>) -> Reply {
     if !authorized(&world, &request) {
         return reply::api(StatusCode::UNAUTHORIZED, &json!({ "detail": "Invalid token." }));
     }

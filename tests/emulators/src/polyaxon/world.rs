@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::options::PolyaxonOptions;
 use super::platform::Store;
 use super::pods::Pods;
+use super::streams::Artifacts;
 use super::upstream::Upstream;
 use crate::emulation::Emulation;
 
@@ -19,6 +20,7 @@ pub(super) struct World {
     pub(super) options: PolyaxonOptions,
     pub(super) api: Api,
     pub(super) pods: Pods,
+    pub(super) artifacts: Artifacts,
 }
 
 /// Who answers for the API.
@@ -41,12 +43,12 @@ impl World {
             Some(address) => Api::Real(Upstream::new(address)),
             None => Api::Memory(Store::new(&options.project)),
         };
-        World { emulation, options, api, pods: Pods::default() }
+        World { emulation, options, api, pods: Pods::default(), artifacts: Artifacts::default() }
     }
 
     /// What the admin route shows.
     pub(super) fn view(&self) -> Value {
-        json!({ "pods": self.pods.names() })
+        json!({ "pods": self.pods.names(), "artifacts": self.artifacts.view() })
     }
 
     /// Records a malformed request.

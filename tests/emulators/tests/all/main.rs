@@ -1,6 +1,7 @@
 //! The emulators as clients see them.
 #![allow(clippy::unwrap_used)]
 
+mod aws_microvm;
 mod binary;
 mod common;
 mod daytona;

@@ -4,6 +4,7 @@
 //! base. It has one thread and one `poll` loop. It never waits for anything but `poll`: work that blocks (commands,
 //! tar transfers) happens in forks. When its standard input closes it exits, and the kernel ends the pid namespace.
 
+mod connect;
 mod job;
 mod output;
 mod pack;
@@ -218,8 +219,18 @@ impl Agent {
     fn start(&mut self, frame: &Frame) -> io::Result<()> {
         let channel = frame.channel;
         let request: Request = frame.parse()?;
-        if matches!(request, Request::KillAll) {
-            self.kill_everything();
+        let at_once = match request {
+            Request::KillAll => {
+                self.kill_everything();
+                true
+            }
+            Request::Stop(stop) => {
+                sys::stop_everything(stop);
+                true
+            }
+            _ => false,
+        };
+        if at_once {
             return Frame::json(channel, Kind::Done, &Outcome::bare(End::Exited(0)))?.encode(&mut self.out);
         }
         match Job::start(channel, &request, &self.defaults, self.null.as_fd()) {

@@ -15,7 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, WaitStatus, getrlimit, setrlimit};
 use rustix::thread::{Gid, Uid};
 
-use super::{pack, unpack, user};
+use super::{connect, pack, unpack, user};
 use crate::engine::boot::CommandDefaults;
 use crate::engine::job::{Command, End, NotStarted, Outcome, Request, User};
 use crate::engine::sys;
@@ -45,8 +45,8 @@ struct Ends<'a> {
 pub(super) fn start(request: &Request, defaults: &CommandDefaults, null: BorrowedFd<'_>) -> io::Result<Handle> {
     let input = match request {
         Request::Command(command) => command.stdin,
-        Request::Unpack { .. } => true,
-        Request::Pack { .. } | Request::KillAll => false,
+        Request::Unpack { .. } | Request::Connect { .. } => true,
+        Request::Pack { .. } | Request::KillAll | Request::Stop(_) => false,
     };
     let pipe = || pipe_with(PipeFlags::CLOEXEC);
     let stdin = if input { Some(pipe()?) } else { None };
@@ -89,8 +89,9 @@ fn supervise(request: &Request, defaults: &CommandDefaults, ends: Ends<'_>, null
             }),
         Request::Unpack { target, owner } => transfer(unpack::unpack(stdin, target, *owner)),
         Request::Pack { path, max_bytes } => transfer(pack::pack(stdout, path, *max_bytes)),
-        // The agent does this itself.
-        Request::KillAll => End::Exited(0),
+        Request::Connect { port } => transfer(connect::connect(stdin, stdout, *port)),
+        // The agent does these itself.
+        Request::KillAll | Request::Stop(_) => End::Exited(0),
     };
     let mut outcome = Outcome::bare(outcome);
     outcome.wall = start.elapsed();

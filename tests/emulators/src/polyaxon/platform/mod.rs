@@ -1,5 +1,6 @@
 //! The API in memory: projects, runs and their statuses, as the open-source server 2.18.0 answers.
 
+mod lineage;
 mod query;
 mod spec;
 mod store;
@@ -67,6 +68,12 @@ pub(super) async fn answer(world: &World, store: &Store, request: Request<Body>,
                 reply::invalid(format!("Error applying or resolving queryset, {why}"))
             }
         },
+        ("POST", [_, _, "runs", uuid, "lineage", "artifacts"]) if store.run(uuid).is_some() => {
+            lineage::enter(world, store, (&line, uuid), &body)
+        }
+        ("GET", [_, _, "runs", uuid, "lineage", "artifacts"]) if store.run(uuid).is_some() => {
+            lineage::list(store, uuid, &query)
+        }
         (_, [_, _, "runs", uuid, rest @ ..]) => {
             let hexadecimal = uuid.len() == 32 && uuid.bytes().all(|b| b.is_ascii_hexdigit());
             if !hexadecimal {

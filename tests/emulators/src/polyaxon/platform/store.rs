@@ -53,6 +53,8 @@ struct Run {
     /// As a GET shows it.
     shown: Value,
     conditions: Vec<Value>,
+    /// Entries of the lineage.
+    artifacts: Vec<Value>,
 }
 
 impl Store {
@@ -107,7 +109,12 @@ impl Store {
         });
         merge(&mut shown, &more);
         let held = !pending.is_null();
-        self.lock().runs.push(Run { project: project.to_owned(), shown, conditions: Vec::new() });
+        self.lock().runs.push(Run {
+            project: project.to_owned(),
+            shown,
+            conditions: Vec::new(),
+            artifacts: Vec::new(),
+        });
         self.condition(&uuid, ("created", "OperationServiceInit", "Run is created"));
         if managed && !held {
             self.condition(&uuid, ("compiled", "SchedulerPrepare", "Run is compiled"));
@@ -133,6 +140,20 @@ impl Store {
         let Some(run) = state.runs.iter().find(|run| run.shown["uuid"] == uuid) else { return Value::Null };
         json!({ "uuid": uuid, "status": run.shown["status"], "status_conditions": run.conditions,
             "meta_info": run.shown["meta_info"] })
+    }
+
+    /// The entries of a run's lineage.
+    pub(super) fn lineage(&self, uuid: &str) -> Vec<Value> {
+        let state = self.lock();
+        state.runs.iter().find(|run| run.shown["uuid"] == uuid).map(|run| run.artifacts.clone()).unwrap_or_default()
+    }
+
+    /// Adds an entry to a run's lineage, in place of the one of its name.
+    pub(super) fn enter(&self, uuid: &str, artifact: Value) {
+        self.change(uuid, |run| {
+            run.artifacts.retain(|one| one["name"] != artifact["name"]);
+            run.artifacts.push(artifact);
+        });
     }
 
     pub(super) fn set_live(&self, uuid: &str, live: i64) {

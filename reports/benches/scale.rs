@@ -1,0 +1,148 @@
+//! What a report costs: time and peak memory of deriving and reporting a synthetic run of many trials.
+//!
+//! ```text
+//! cargo bench -p sandbox-bench-reports --bench scale -- [--trials 1000000] [--check]
+//! ```
+//!
+//! Trials are spread over 2 backends × 2 conditions × 1000 tasks. With `--check` it fails beyond the budgets.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use sandbox_bench_core::evidence::{Attempt, Event, JournalLine, Manifest};
+use sandbox_bench_reports::cost::RateCard;
+use sandbox_bench_reports::derived::{write_derived, write_parquet};
+use sandbox_bench_reports::report::write_report;
+use serde_json::{Value, json};
+
+const TASKS: u64 = 1000;
+const CELLS: [(&str, &str); 4] = [("local", "cold"), ("local", "warm"), ("docker", "cold"), ("docker", "warm")];
+
+/// Budgets for each trial, on one CPU of a few years ago: several times what was measured.
+const DERIVE_US: f64 = 150.0;
+const REPORT_US: f64 = 100.0;
+/// Peak memory for each trial in bytes.
+const MEMORY: f64 = 2_500.0;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let after = |name: &str| arguments.iter().skip_while(|a| *a != name).nth(1).and_then(|n| n.parse().ok());
+    let trials: u64 = after("--trials").unwrap_or(100_000);
+    let place = tempfile::tempdir().unwrap();
+    let started = Instant::now();
+    write_run(place.path(), trials);
+    println!(
+        "{trials} trials written in {:.1} s, {} MiB of journal",
+        started.elapsed().as_secs_f64(),
+        size(&place.path().join("journal.jsonl"))
+    );
+
+    let base = peak();
+    let (derive, ()) = timed(|| drop(write_derived(place.path(), &RateCard::named(None).unwrap()).unwrap()));
+    let derived = peak();
+    let (report, ()) = timed(|| drop(write_report(&[place.path().to_owned()], &place.path().join("report")).unwrap()));
+    let reported = peak();
+    let (parquet, ()) = timed(|| write_parquet(&[place.path().to_owned()], std::io::sink()).unwrap());
+    let each = |seconds: f64| seconds * 1e6 / trials as f64;
+    println!("derive:  {derive:.1} s, {:.0} µs a trial, peak {derived} MiB (before: {base})", each(derive));
+    println!(
+        "report:  {report:.1} s, {:.0} µs a trial, peak so far {reported} MiB, page {} KiB",
+        each(report),
+        size(&place.path().join("report/index.html")) * 1024
+    );
+    println!("parquet: {parquet:.1} s, {:.0} µs a trial", each(parquet));
+    if arguments.iter().any(|argument| argument == "--check") {
+        let memory = (reported - base) as f64 * (1 << 20) as f64 / trials as f64;
+        let within = each(derive) < DERIVE_US && each(report) < REPORT_US && memory < MEMORY;
+        assert!(
+            within,
+            "beyond the budgets: {DERIVE_US} and {REPORT_US} µs, {MEMORY} bytes a trial (here {memory:.0})"
+        );
+    }
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed().as_secs_f64(), result)
+}
+
+/// Peak resident memory of this process in MiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
+
+fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |facts| facts.len() >> 20)
+}
+
+fn write_run(directory: &Path, trials: u64) {
+    let digest = format!("sha256:{}", "ab".repeat(32));
+    let backend = |name: &str| json!({"name": name, "adapter_version": "0.1.0", "endpoint": "embedded", "architecture": "x86_64", "capabilities": {}});
+    let manifest: Manifest = serde_json::from_value(json!({
+        "schema_version": "1.0", "run": "scale", "started_at": "2026-01-01T00:00:00Z", "binary_version": "0.1.0",
+        "backends": [backend("local"), backend("docker")],
+        "datasets": [{"name": "synthetic", "digest": digest, "tasks": TASKS}], "solver": "gold",
+        "plan": {"conditions": ["cold", "warm"], "replicates": trials.div_ceil(TASKS * 4), "order": "interleaved", "seed": 1,
+            "concurrency": 64, "backend_concurrency": {}, "max_attempts": 1},
+        "trials": trials, "forwarded_env": [],
+    }))
+    .unwrap();
+    serde_json::to_writer(File::create(directory.join("manifest.json")).unwrap(), &manifest).unwrap();
+    let mut journal = BufWriter::new(File::create(directory.join("journal.jsonl")).unwrap());
+    let mut seq = 0;
+    let mut event = |event: Value| {
+        seq += 1;
+        let event: Event = serde_json::from_value(event).unwrap();
+        let line = JournalLine { seq, at: manifest.started_at, event };
+        serde_json::to_writer(&mut journal, &line).unwrap();
+        journal.write_all(b"\n").unwrap();
+    };
+    event(json!({"event": "run_started", "run": "scale", "schema_version": "1.0"}));
+    for number in 0..trials {
+        let (backend, condition) = CELLS[(number % 4) as usize];
+        let tag = format!("sbx-scale--{number}");
+        let sandbox = json!({"backend": backend, "id": format!("{number:032x}"), "tag": tag});
+        event(json!({"event": "intent", "tag": tag, "backend": backend, "creates": "sandbox"}));
+        event(json!({"event": "created", "sandbox": sandbox}));
+        event(json!({"event": "destroyed", "sandbox": sandbox, "outcome": {"state": "confirmed"}}));
+        event(json!({"event": "attempt_finished", "attempt": attempt(number, backend, condition, &tag, sandbox)}));
+    }
+    event(json!({"event": "run_finished", "interrupted": false}));
+    journal.flush().unwrap();
+}
+
+/// An attempt whose times spread as those of real ones do: a third more or less, and every fiftieth one fails.
+fn attempt(number: u64, backend: &str, condition: &str, tag: &str, sandbox: Value) -> Attempt {
+    // A fixed sequence that looks random (Knuth's multiplicative hash).
+    let noise = number.wrapping_mul(6_364_136_223_846_793_005) >> 44;
+    let create = 200_000 + noise % 100_000;
+    let solve = 2_000_000 + noise * 3 % 1_500_000;
+    let span =
+        |phase: &str, start: u64, us: u64| json!({"phase": phase, "start_us": start, "duration_us": us, "ok": true});
+    let failed = number % 50 == 7;
+    let failure = json!({"class": if number % 100 == 7 { "timeout" } else { "rejected" }, "phase": "verify", "message": "it did not pass", "retryable": false});
+    let task = number / 4 % TASKS;
+    serde_json::from_value(json!({
+        "schema_version": "1.0", "run": "scale", "attempt": 1, "last": true, "tag": tag, "adapter_version": "0.1.0",
+        "trial": {"backend": backend, "condition": condition, "dataset": "synthetic", "task": format!("task-{task}"), "replicate": number / 4 / TASKS + 1},
+        "task_digest": format!("sha256:{task:064x}"),
+        "started_at": format!("2026-01-{:02}T{:02}:{:02}:{:02}Z", 1 + number / 2_000_000, number / 90_000 % 24, number / 1500 % 60, number / 25 % 60),
+        "total_us": create + solve + 600_000, "sandbox": sandbox,
+        "environment": {"way": "image", "fingerprint": format!("sha256:{task:064x}"), "asked": "debian:bookworm-slim", "resolved": "sha256:1234", "cache": "hit"},
+        "proof": {"state": "proven", "why": "new pid namespace"},
+        "phases": [span("create", 0, create), span("ready", create, 20_000), span("inputs", create + 20_000, 30_000),
+            span("solve", create + 50_000, solve), span("verify", create + 50_000 + solve, 500_000)],
+        "meter": {"api_calls": 7, "bytes_up": 1000, "bytes_down": 2000, "retries": 0},
+        "requested": {"cpus": 1.0, "memory_mb": 2048}, "network": {"mode": "public"},
+        "verdict": if failed { Value::Null } else { json!({"decision": "accepted", "decided_by": "reward", "rewards": {"reward": 1.0}, "exit_code": 0}) },
+        "failure": if failed { failure } else { Value::Null },
+        "cleanup": {"state": "confirmed"}, "inputs": [], "outputs": [],
+    }))
+    .unwrap()
+}
