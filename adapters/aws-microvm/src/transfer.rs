@@ -146,20 +146,22 @@ async fn tidy(vm: &Vm, call: &Call, path: &str) {
 
 /// Streams `from` into the host file `to`, which is not there if it does not become complete.
 pub(crate) async fn download(vm: &Vm, call: &Call, from: &str, (to, limit): (&Path, u64)) -> Result<Downloaded> {
+    let done = fetch(vm, call, from, (to, limit)).await;
+    if done.is_err() {
+        // Best effort: the error at hand says more than a failure to clean up.
+        let _ = tokio::fs::remove_file(to).await;
+    }
+    done
+}
+
+async fn fetch(vm: &Vm, call: &Call, from: &str, (to, limit): (&Path, u64)) -> Result<Downloaded> {
     let what = format!("MicroVM {}: download of {from}", vm.id);
     let path = format!("/{}", archive::relative(from)?.display());
     let request = Request::new(Method::GET, &["v1", "tar"]).query("path", &path);
     let received = receive(vm, call, &what, &request, (to, limit.saturating_add(BLOCK))).await?;
     let file = to.to_path_buf();
-    let whole = on_thread(call, move || without_end(&file, received.bytes)).await;
-    match whole {
-        Ok(bytes) => Ok(Downloaded { bytes }),
-        Err(error) => {
-            // Best effort: the error at hand says more than a failure to clean up.
-            let _ = tokio::fs::remove_file(to).await;
-            Err(error)
-        }
-    }
+    let bytes = on_thread(call, move || without_end(&file, received.bytes)).await?;
+    Ok(Downloaded { bytes })
 }
 
 /// Receives an archive into a host file, again from its beginning if the connection breaks.

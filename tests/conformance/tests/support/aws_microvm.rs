@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use sandbox_bench_emulators::aws_microvm::{self, AwsOptions};
-use sandbox_bench_emulators::machine::MachineOptions;
+use sandbox_bench_emulators::machine::{ImageTable, MachineOptions};
 use sandbox_bench_emulators::{Emulation, Listener, Machines, Server, Timing};
 
 /// The bucket of build contexts.
@@ -24,7 +24,8 @@ pub(crate) fn read(variables: &Variables, name: &str) -> Option<String> {
 /// Starts an emulator; returns it with what a user sets to be pointed at it.
 pub(crate) async fn serve(options: AwsOptions) -> anyhow::Result<(Server, Variables)> {
     let runner = runner()?;
-    let machines = Machines::open(MachineOptions::default()).await?;
+    let images = ImageTable::new(Default::default(), &["sandbox-bench-conformance.invalid/*".to_owned()])?;
+    let machines = Machines::open(MachineOptions { images, ..MachineOptions::default() }).await?;
     let emulation = Arc::new(Emulation::new(machines, Timing::default()));
     let options = AwsOptions { buckets: vec![BUCKET.to_owned()], ..options };
     let account = options.clone();
