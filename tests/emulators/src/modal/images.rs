@@ -128,10 +128,15 @@ impl Modal {
 
     pub(super) async fn delete_image(&self, id: &str) -> Result<()> {
         let image = self.image(id)?;
-        {
+        let from_it: Vec<_> = {
             let mut world = self.world();
             world.images.remove(id);
             world.recipes.retain(|_, of| of != id);
+            world.sandboxes.iter().filter(|sandbox| sandbox.definition.image_id == id).cloned().collect()
+        };
+        for sandbox in from_it {
+            // What starts from it still needs its files; how the start ends does not matter here.
+            let _ = sandbox.machine().await;
         }
         match image.content() {
             Ok(Content::Saved(saved)) => self.emulation.machines.delete_saved(&saved).await.map_err(internal),
