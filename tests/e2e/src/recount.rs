@@ -97,7 +97,7 @@ fn cell(backend: &Value, condition: &Value, attempts: &[&Value], planned: u64, c
         "trials": trials(attempts, planned),
         "environment": { "hits": caches("hit"), "misses": caches("miss") },
         "phases": Phase::ALL.iter().filter_map(|phase| phase_times(phase.name(), attempts)).collect::<Vec<_>>(),
-        "total": { "accepted": total("accepted"), "rejected": total("rejected"), "failed": total("failed") },
+        "total": totals(attempts, total),
         "cost": cost(attempts),
         "proof": {
             "proven": proofs("proven"), "unproven": proofs("unproven"), "violated": proofs("violated"),
@@ -112,6 +112,23 @@ fn cell(backend: &Value, condition: &Value, attempts: &[&Value], planned: u64, c
         cell["first_create_us"] = json!(length(first, "create"));
     }
     cell
+}
+
+/// Total times by the end of the attempt, and of all that took time, whatever became of them.
+fn totals(attempts: &[&Value], of: impl Fn(&str) -> Value) -> Value {
+    let mut totals = json!({ "accepted": of("accepted"), "rejected": of("rejected"), "failed": of("failed") });
+    let mut all: Vec<u64> =
+        attempts.iter().filter(|a| !list(&a["phases"]).is_empty()).map(|a| a["total_us"].as_u64().unwrap()).collect();
+    all.sort_unstable();
+    let (n, sum) = (all.len(), all.iter().sum::<u64>());
+    if n > 0 {
+        let middle = (all[(n - 1) / 2] + all[n / 2]) as f64 / 2.0;
+        let nearest = all[(n * 95).div_ceil(100) - 1];
+        totals["all"] = json!({
+            "n": n, "sum_us": sum, "mean_us": sum as f64 / n as f64, "p50_us": middle, "p95_nearest_us": nearest,
+        });
+    }
+    totals
 }
 
 /// Nobody asks a price for the user's own machine.
