@@ -170,9 +170,11 @@ impl Backend for MicrovmBackend {
         let SandboxRef { id, tag, .. } = reference;
         let absent =
             |why: &str| Error::new(ErrorKind::NotFound, format!("there is no sandbox {id:?} with the tag {tag}{why}"));
+        if !destroy::is_id(id) {
+            return Err(absent(""));
+        }
         let Some(vm) = self.state.known(id).filter(|vm| vm.tag == *tag) else {
             return match self.state.cloud.microvm(call, id).await {
-                _ if !destroy::is_id(id) => Err(absent("")),
                 Ok(seen) if crate::cloud::over(&seen.state) => Err(error::lost(id, seen.state_reason.as_deref())),
                 Ok(_) => Err(absent(" of this process: another one has the token of its runner")),
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidRequest) => {

@@ -327,11 +327,18 @@ async fn submit(state: &State, call: &Call, run: Run, source: &Source) -> Result
         () = given_up => Err(Error::new(ErrorKind::Transport, format!("{what}: cancelled, and not answered"))),
     };
     match answered {
-        Ok(answer) => {
-            let vm = run.made(state, &answer)?;
-            state.remember(vm.clone());
-            Ok((vm, answer))
-        }
+        Ok(answer) => match run.made(state, &answer) {
+            Ok(vm) => {
+                state.remember(vm.clone());
+                Ok((vm, answer))
+            }
+            // Something was made, and the same request will tell what it is.
+            Err(error) => {
+                let uncertain = uncertain(&run.tag, error);
+                state.keep_pending(run);
+                Err(uncertain)
+            }
+        },
         Err(error) if matches!(error.kind(), ErrorKind::Transport | ErrorKind::DeadlineExceeded) => {
             let uncertain = uncertain(&run.tag, error);
             state.keep_pending(run);
@@ -352,13 +359,8 @@ pub(crate) async fn resolve(state: &State, call: &Call, run: &Run) -> Result<Opt
             state.remember(vm.clone());
             Ok(Some(vm))
         }
-        // What is refused was not made by the same request before.
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::InvalidRequest | ErrorKind::NotFound | ErrorKind::Capacity | ErrorKind::Credentials
-            ) =>
-        {
+        // What is refused was not made by the same request before; but who asks may have lost the right to since.
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidRequest | ErrorKind::NotFound | ErrorKind::Capacity) => {
             Ok(None)
         }
         Err(error) => Err(Error::new(ErrorKind::Unavailable, "what came of a request is not known yet").because(error)),

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// Variables of the machine's that would change what commands do.
-const UNSET: [&str; 9] = [
+const UNSET: [&str; 10] = [
     "LOCAL_SNAPSHOT",
     "DOCKER_SNAPSHOT",
     "VERCEL_SNAPSHOT_ID",
@@ -26,6 +26,7 @@ const UNSET: [&str; 9] = [
     "OPENROUTER_API_KEY",
     "OPENROUTER_MODEL",
     "VERCEL_OIDC_TOKEN",
+    "AWS_MICROVM_IMAGE_ID",
 ];
 
 /// How often a condition is looked at.

@@ -106,17 +106,18 @@ pub(crate) fn children_usage() -> Usage {
 /// A new network namespace has its loopback interface down, and connecting to 127.0.0.1 says "network is unreachable".
 pub(crate) fn bring_loopback_up() -> io::Result<()> {
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
-    // SAFETY: both requests read and write one `ifreq`, which lives until they return.
+    // SAFETY: both requests read and write one `ifreq`, which lives until they return. The type of a request's number differs from
+    // C library to C library.
     unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
             *to = *from as libc::c_char;
         }
-        if libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &mut request) == -1 {
+        if libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as libc::Ioctl, &mut request) == -1 {
             return Err(io::Error::last_os_error());
         }
         request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short;
-        if libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &mut request) == -1 {
+        if libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &mut request) == -1 {
             return Err(io::Error::last_os_error());
         }
     }
