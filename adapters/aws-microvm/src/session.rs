@@ -7,7 +7,7 @@ use std::time::Duration;
 use sandbox_bench_core::{
     Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Result, Stream, StreamReport, TreeKill,
 };
-use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage, kill_argv, kill_verdict};
+use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage, kill_argv, kill_verdict, out_of_time};
 use sandbox_bench_kit::wait::winding_up;
 use tokio::time::Instant;
 
@@ -23,6 +23,8 @@ const START_MARGIN: Duration = Duration::from_secs(1);
 /// Limit for ending a command's processes. It may end after the call's deadline: the contract grants a command ten seconds
 /// for winding up.
 const KILL_LIMIT: Duration = Duration::from_secs(9);
+/// Limit for seeing whether the runner can be reached at all.
+const REACH_LIMIT: Duration = Duration::from_secs(1);
 /// How long one look at a command may take, tries included.
 const LOOK_LIMIT: Duration = Duration::from_secs(120);
 
@@ -97,7 +99,8 @@ impl<'a> Session<'a> {
             Ended::Deadline => {
                 let tree_killed = self.kill(Manner::Asked).await;
                 self.only_if_started(ErrorKind::DeadlineExceeded)?;
-                Completion::DeadlineExceeded { tree_killed }
+                let seen = tree_killed != TreeKill::Unknown || self.reached().await;
+                out_of_time(seen, tree_killed)
             }
             Ended::Cancelled => {
                 let tree_killed = self.kill(Manner::Asked).await;
@@ -219,6 +222,13 @@ impl<'a> Session<'a> {
         let killed = self.alongside(killing).await;
         self.drain().await;
         killed
+    }
+
+    /// True if the runner can be asked now.
+    async fn reached(&self) -> bool {
+        let Command { vm, call, id, .. } = self.command;
+        let call = winding_up(call, REACH_LIMIT);
+        vm.look_at(&call, id, self.taken.map(|taken| taken.offset), Duration::ZERO).await.is_ok()
     }
 
     fn only_if_started(&self, kind: ErrorKind) -> Result<()> {

@@ -8,13 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use sandbox_bench_core::{Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Result, TreeKill};
-use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage, kill_argv, kill_verdict, not_become};
+use sandbox_bench_kit::guest::{
+    Closed, Manner, Mark, Streams, Usage, kill_argv, kill_verdict, not_become, out_of_time,
+};
 use sandbox_bench_kit::wait::winding_up;
 use tokio::time::Instant;
 
 use crate::error;
 use crate::guest::{SAID_LIMIT, as_root};
 use crate::output::{Event, Output, Over};
+use crate::proto::task_command_router::TaskExecStdioFileDescriptor;
 use crate::router::{Exit, Gone, Router};
 use crate::stdin::{self, Fed};
 
@@ -29,6 +32,8 @@ const START_MARGIN: Duration = Duration::from_secs(1);
 /// Limit for ending a command's processes. It may end after the call's deadline: the contract grants a command ten seconds
 /// for winding up.
 const KILL_LIMIT: Duration = Duration::from_secs(9);
+/// Limit for seeing whether the router can be reached at all.
+const REACH_LIMIT: Duration = Duration::from_secs(1);
 /// The exit code of a process that was ended by SIGKILL, by the shell's convention.
 const KILLED: i32 = 137;
 /// Exit codes of `guest/enter.sh` and `guest/spool.sh`.
@@ -84,7 +89,8 @@ impl<'a> Session<'a> {
             Ended::Deadline => {
                 let tree_killed = self.kill(Manner::Asked).await;
                 self.only_if_started(ErrorKind::DeadlineExceeded)?;
-                Completion::DeadlineExceeded { tree_killed }
+                let seen = tree_killed != TreeKill::Unknown || reached(self.command).await;
+                out_of_time(seen, tree_killed)
             }
             Ended::Cancelled => {
                 let tree_killed = self.kill(Manner::Asked).await;
@@ -267,4 +273,10 @@ async fn feed(router: &Router, call: &Call, exec: &str, bytes: Option<Bytes>) ->
         }
     }
     pending().await
+}
+
+/// True if the router can be asked now.
+async fn reached(Command { router, call, exec, .. }: Command<'_>) -> bool {
+    let from = (exec, TaskExecStdioFileDescriptor::Stdout);
+    matches!(router.read(&winding_up(call, REACH_LIMIT), from, 0).await, Ok(Ok(_)))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandbox_bench_core::{Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Result, TreeKill};
-use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage, not_become};
+use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage, not_become, out_of_time};
 use sandbox_bench_kit::wait::winding_up;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -109,12 +109,7 @@ impl Session<'_> {
             Ended::Deadline => {
                 let (tree_killed, seen) = self.stop().await;
                 self.only_if_started(ErrorKind::DeadlineExceeded)?;
-                // A command that nobody has seen at its limit, nor could end then, may have ended long before.
-                Ok(if seen || tree_killed != TreeKill::Unknown {
-                    Completion::DeadlineExceeded { tree_killed }
-                } else {
-                    Completion::TransportLost
-                })
+                Ok(out_of_time(seen, tree_killed))
             }
             Ended::Cancelled => {
                 let (tree_killed, _) = self.stop().await;

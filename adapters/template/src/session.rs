@@ -5,7 +5,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use sandbox_bench_core::{Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Result, TreeKill};
-use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage, kill_argv, kill_verdict, not_become};
+use sandbox_bench_kit::guest::{
+    Closed, Manner, Mark, Streams, Usage, kill_argv, kill_verdict, not_become, out_of_time,
+};
 use sandbox_bench_kit::wait::winding_up;
 use tokio::time::Instant;
 
@@ -61,14 +63,9 @@ impl Session<'_> {
             }
             Ended::Cut(over) => self.diagnose(over)?,
             Ended::Deadline => {
-                let away = self.log.broken();
+                let seen = !self.log.broken();
                 let tree_killed = self.end(ErrorKind::DeadlineExceeded).await?;
-                // A command that nobody has seen at its limit, nor could end then, may have ended long before.
-                if away && tree_killed == TreeKill::Unknown {
-                    Completion::TransportLost
-                } else {
-                    Completion::DeadlineExceeded { tree_killed }
-                }
+                out_of_time(seen, tree_killed)
             }
             Ended::Cancelled => Completion::Cancelled { tree_killed: self.end(ErrorKind::Cancelled).await? },
         };

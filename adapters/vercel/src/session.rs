@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use reqwest::Method;
 use sandbox_bench_core::{Call, Completion, Error, ErrorKind, ExecReport, ExecSpec, Result, StreamReport, TreeKill};
-use sandbox_bench_kit::guest::{Closed, Manner, Mark, Streams, Usage, kill_argv, kill_verdict, not_become};
+use sandbox_bench_kit::guest::{
+    Closed, Manner, Mark, Streams, Usage, kill_argv, kill_verdict, not_become, out_of_time,
+};
 use sandbox_bench_kit::http::{Effect, ask};
 use sandbox_bench_kit::wait::winding_up;
 use serde_json::json;
@@ -78,15 +80,10 @@ impl<'a> Session<'a> {
             }
             Ended::Cut(over) => self.diagnose(spec, over)?,
             Ended::Deadline => {
-                let away = self.log.broken();
+                let seen = !self.log.broken();
                 let tree_killed = self.kill(Manner::Asked).await;
                 self.only_if_started(ErrorKind::DeadlineExceeded)?;
-                // A command that nobody has seen at its limit, nor could end then, may have ended long before.
-                if away && tree_killed == TreeKill::Unknown {
-                    Completion::TransportLost
-                } else {
-                    Completion::DeadlineExceeded { tree_killed }
-                }
+                out_of_time(seen, tree_killed)
             }
             Ended::Cancelled => {
                 let tree_killed = self.kill(Manner::Asked).await;

@@ -175,6 +175,23 @@ async fn a_connection_that_is_cut_loses_and_repeats_nothing(bench: Bench) -> Che
     bench.end().await
 }
 
+async fn a_runner_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out(bench: Bench) -> Check {
+    let made = bench.create(&bench.spec()).await?;
+    bench.sh(&made, "true").await?;
+    let gone = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bench.faults(["GET", "POST"].map(|method| Rule::new(method, "/v1/**", Effect::status(502))))
+    };
+    let (asking, spec, sink) =
+        (bench.call(), ExecSpec::sh("sleep 60").timeout(Duration::from_secs(3)), TailSink::new(0));
+    let (ran, gone) = tokio::join!(made.sandbox.exec(&asking, &spec, &sink), gone);
+    gone?;
+    same("a command", ran?.completion, Completion::TransportLost)?;
+    bench.faults([])?;
+    bench.destroyed(&made).await?;
+    bench.end().await
+}
+
 async fn pieces_of_an_upload_arrive_once(bench: Bench) -> Check {
     let made = bench.create(&bench.spec()).await?;
     let content: Vec<u8> = (0..20_000_000u32).map(|i| (i % 251) as u8).collect();
@@ -324,6 +341,7 @@ fn main() -> ExitCode {
         a_run_that_is_never_answered_is_uncertain_and_found, usual(), None => "and can be ended";
         passing_faults_are_survived, usual(), None => "429, 5xx, HTML, of the service and of the endpoint";
         a_connection_that_is_cut_loses_and_repeats_nothing, usual(), None => "nothing twice, nothing missing";
+        a_runner_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out, usual(), None => "the transport is at fault";
         pieces_of_an_upload_arrive_once, usual(), None => "and go on where they were cut";
         a_token_that_ends_within_a_command_is_replaced, usual(), None => "and the command does not notice";
         a_microvm_that_dies_under_a_command_is_lost_with_what_was_said, usual(), None => "never a wrong exit code";

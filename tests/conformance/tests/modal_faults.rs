@@ -207,6 +207,23 @@ async fn a_stream_that_breaks_off_is_read_on(bench: Bench) -> Check {
     bench.end().await
 }
 
+async fn a_router_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out(bench: Bench) -> Check {
+    let made = bench.create(&bench.spec()).await?;
+    bench.sh(&made, "true").await?;
+    let gone = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bench.faults([Rule::new("POST", "/**", Effect::Reset)])
+    };
+    let (asking, spec, sink) =
+        (bench.call(), ExecSpec::sh("sleep 60").timeout(Duration::from_secs(3)), TailSink::new(0));
+    let (ran, gone) = tokio::join!(made.sandbox.exec(&asking, &spec, &sink), gone);
+    gone?;
+    same("a command", ran?.completion, Completion::TransportLost)?;
+    bench.faults([])?;
+    bench.destroyed(&made).await?;
+    bench.end().await
+}
+
 async fn what_cannot_be_read_on_is_lost_and_never_a_success(bench: Bench) -> Check {
     let made = bench.create(&bench.spec()).await?;
     bench.faults([
@@ -427,6 +444,7 @@ fn main() -> ExitCode {
         a_lost_answer_to_create_is_looked_up, usual => "by its name, also while the list does not show it";
         a_create_that_cannot_be_looked_up_is_uncertain, usual => "and found by its tag later";
         passing_faults_are_survived, usual => "throttling, unavailable, internal, a reset";
+        a_router_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out, usual => "the transport is at fault";
         a_stream_that_breaks_off_is_read_on, usual => "nothing twice, nothing missing";
         what_cannot_be_read_on_is_lost_and_never_a_success, usual => "and what had arrived is kept";
         a_token_that_ends_is_replaced, short_tokens => "in the middle of a command";

@@ -1,6 +1,7 @@
 //! What the binary does for every vendor: options, start, address line, end.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,10 +91,12 @@ impl Options {
 /// # Errors
 /// What could not be destroyed.
 pub async fn serve(server: Server, variables: &[(&str, String)]) -> anyhow::Result<()> {
-    println!("listening on {}", server.base_url());
+    let mut said = format!("listening on {}\n", server.base_url());
     for (name, value) in variables {
-        println!("export {name}={value}");
+        said += &format!("export {name}={value}\n");
     }
+    // In one piece: a reader may leave once it has what it needs.
+    std::io::stdout().lock().write_all(said.as_bytes()).context("the address cannot be printed")?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         _ = terminate.recv() => {}

@@ -1,6 +1,6 @@
 //! Ending the whole process tree of one command, by a second command beside it.
 
-use sandbox_bench_core::TreeKill;
+use sandbox_bench_core::{Completion, TreeKill};
 
 const SCRIPT: &str = include_str!("kill.sh");
 /// Time between the request to end and the end by force, in whole seconds of the guest's clock.
@@ -55,6 +55,17 @@ pub fn kill_verdict(answer: &str, mark: Mark) -> TreeKill {
     }
 }
 
+/// What a command came to whose time was over. `seen`: its sandbox was reached then. A command that nobody saw at its limit,
+/// nor could end, may have ended long before: the transport is at fault, and the limit is no verdict on the command.
+#[must_use]
+pub fn out_of_time(seen: bool, tree_killed: TreeKill) -> Completion {
+    if seen || tree_killed != TreeKill::Unknown {
+        Completion::DeadlineExceeded { tree_killed }
+    } else {
+        Completion::TransportLost
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +77,13 @@ mod tests {
         assert_eq!(kill_verdict("left 12 13\n", mark), TreeKill::No);
         assert_eq!(kill_verdict("", mark), TreeKill::Unknown);
         assert_eq!(kill_verdict("gone", Mark { unmarked_root: Some(9), ..mark }), TreeKill::Unknown);
+    }
+
+    #[test]
+    fn a_command_that_nobody_saw_at_its_limit_has_not_timed_out() {
+        let exceeded = |tree_killed| Completion::DeadlineExceeded { tree_killed };
+        assert_eq!(out_of_time(true, TreeKill::Unknown), exceeded(TreeKill::Unknown));
+        assert_eq!(out_of_time(false, TreeKill::Yes), exceeded(TreeKill::Yes), "who ended it has seen it");
+        assert_eq!(out_of_time(false, TreeKill::Unknown), Completion::TransportLost);
     }
 }

@@ -12,7 +12,7 @@ mod streams;
 mod user;
 mod wrap;
 
-pub use kill::{Manner, Mark, kill_argv, kill_verdict};
+pub use kill::{Manner, Mark, kill_argv, kill_verdict, out_of_time};
 pub use streams::{Closed, Opened, Streams, Usage};
 pub use user::{as_user, not_become};
 pub use wrap::{Wrapped, check, check_variables, variables};
