@@ -133,7 +133,7 @@ pub fn print_plan(plan: &Plan, request: &Request, estimate: &Estimate, format: O
     say::result(dynamic(header, rows))?;
     let varies = if settings.varies.is_empty() { "nothing".to_owned() } else { settings.varies.join(", ") };
     say::result(format_args!(
-        "\n{} trials in {} cells, order {}, seed {}, solver {}\nvaries: {varies}\n{}",
+        "\ntrials {}, cells {}, order {}, seed {}, solver {}\nvaries: {varies}\n{}",
         trials.len(),
         cells.len(),
         request.order.name(),

@@ -178,7 +178,7 @@ impl Get {
 /// paths, or relative to the path. The body breaks off if something cannot be read, and never looks whole then.
 pub(crate) fn get(query: Get, headers: &HeaderMap) -> Answer {
     let root = absolute(&query.path)?.to_path_buf();
-    fs::symlink_metadata(&root).map_err(|e| Refusal::of_file(&query.path, &e))?;
+    fs::symlink_metadata(&root).map_err(|e| Refusal::of_reading(&query.path, &e))?;
     let excluded = query.exclude.iter().map(|path| root.join(path)).collect::<Vec<_>>();
     let gzip = names_gzip(headers, ACCEPT_ENCODING.as_str());
     let mut response = sent(gzip, "application/x-tar", move |to| pack(to, &root, &excluded));

@@ -111,7 +111,7 @@ pub(crate) struct Get {
 /// The bytes of a file, or of a piece of it; small ones with their digest.
 pub(crate) fn get(query: &Get) -> Answer {
     let path = absolute(&query.path)?;
-    let failed = |e: io::Error| Refusal::of_file(&query.path, &e);
+    let failed = |e: io::Error| Refusal::of_reading(&query.path, &e);
     // A pipe would wait for its other end.
     let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
@@ -174,12 +174,12 @@ pub(crate) struct Named {
 
 /// Removes a file or a link.
 pub(crate) fn delete(query: &Named) -> Answer<()> {
-    fs::remove_file(absolute(&query.path)?).map_err(|e| Refusal::of_file(&query.path, &e))
+    fs::remove_file(absolute(&query.path)?).map_err(|e| Refusal::of_reading(&query.path, &e))
 }
 
 /// What is at a path; links are not followed.
 pub(crate) fn stat(query: &Named) -> Answer<Value> {
-    let metadata = fs::symlink_metadata(absolute(&query.path)?).map_err(|e| Refusal::of_file(&query.path, &e))?;
+    let metadata = fs::symlink_metadata(absolute(&query.path)?).map_err(|e| Refusal::of_reading(&query.path, &e))?;
     let kind = match metadata.file_type() {
         kind if kind.is_file() => "file",
         kind if kind.is_dir() => "directory",

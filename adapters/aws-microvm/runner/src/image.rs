@@ -83,22 +83,20 @@ fn read_index() -> io::Result<HashSet<PathBuf>> {
 }
 
 /// Visits everything that is part of the image, parents first; directories that cannot be read are empty.
-fn walk(mut visit: impl FnMut(&Path, &fs::Metadata) -> io::Result<()>) -> io::Result<()> {
+fn walk(mut visit: impl FnMut(&Path, &fs::DirEntry) -> io::Result<()>) -> io::Result<()> {
     let mut waiting = vec![PathBuf::from("/")];
     while let Some(directory) = waiting.pop() {
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
             let path = entry.path();
-            if APART.iter().any(|apart| path == Path::new(apart)) {
+            if APART.iter().any(|apart| path.as_os_str() == *apart) {
                 continue;
             }
             if entry.file_name() == CONTEXT {
                 // What cannot be removed is a file of the image.
                 let _ = fs::remove_dir_all(&path);
             }
-            // It may have vanished.
-            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-            visit(&path, &metadata)?;
-            if metadata.is_dir() {
+            visit(&path, &entry)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 waiting.push(path);
             }
         }
@@ -123,12 +121,14 @@ impl Changes {
     /// Writes a layer: what is new or was changed, and a list of what is gone.
     pub(crate) fn write<W: Write>(mut self, to: W) -> io::Result<W> {
         let mut layer = archive::Packer::new(to);
-        walk(|path, metadata| {
+        walk(|path, entry| {
+            // It may have vanished.
+            let Ok(metadata) = entry.metadata() else { return Ok(()) };
             let known = self.index.remove(path);
             if known && (metadata.ctime(), metadata.ctime_nsec()) < self.since {
                 return Ok(());
             }
-            layer.add(path, path.strip_prefix("/").unwrap_or(path), metadata)
+            layer.add(path, path.strip_prefix("/").unwrap_or(path), &metadata)
         })?;
         let mut gone: Vec<_> = self.index.into_iter().map(|path| path.into_os_string().into_vec()).collect();
         gone.sort();

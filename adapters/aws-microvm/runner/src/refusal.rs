@@ -83,6 +83,14 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_bootstrapped", "no token has arrived by the hook `run` yet")
     }
 
+    /// What an error of the file system means to a client that asks for what is there: below a file there is nothing.
+    pub(crate) fn of_reading(path: &str, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotADirectory => Self::not_found(format!("{path}: {error}")),
+            _ => Self::of_file(path, error),
+        }
+    }
+
     /// What an error of the file system means to the client.
     pub(crate) fn of_file(path: &str, error: &io::Error) -> Self {
         use io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};

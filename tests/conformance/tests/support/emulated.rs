@@ -7,6 +7,8 @@ use std::time::Duration;
 use sandbox_bench_conformance::{Adapter, run_adapter};
 use sandbox_bench_emulators::Server;
 
+/// How long a build may take that nobody awaits any more.
+const BUILD_LIMIT: Duration = Duration::from_secs(15);
 /// Limit for ending the emulator.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(60);
 
@@ -39,6 +41,11 @@ pub(crate) fn run<A: Adapter>(serve: impl Future<Output = anyhow::Result<(Server
 
 async fn faults(server: Server) -> Vec<String> {
     let emulation = server.emulation();
+    // An image that a cancelled create has asked for is built to its end, on a machine of the service's own.
+    let patience = tokio::time::Instant::now() + BUILD_LIMIT;
+    while !emulation.machines.alive().is_empty() && tokio::time::Instant::now() < patience {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     let violations = emulation.violations.all().into_iter().map(|found| format!("{}: {}", found.request, found.what));
     let alive = emulation.machines.alive().into_iter().map(|id| format!("machine {id} is still there"));
     let mut faults: Vec<String> = violations.chain(alive).collect();

@@ -51,7 +51,8 @@ impl Runner {
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let addresses: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line:?}: {e}"));
         let address = |name: &str| format!("http://{}", addresses[name].as_str().unwrap());
-        let client = Client::builder().timeout(Duration::from_secs(60)).build().unwrap();
+        // What is compressed is looked at as it was sent.
+        let client = Client::builder().no_gzip().timeout(Duration::from_secs(60)).build().unwrap();
         Self { process, api: address("api"), hooks: address("hooks"), dir, client }
     }
 
