@@ -20,7 +20,9 @@ const SCHEMES = ["light", "dark"];
 let browser;
 try {
   // The package's own switches are for functions that open one page: they keep all in one process, which ends with it.
-  browser = await chromium.launch({ executablePath: await packed.executablePath(), args: ["--no-sandbox"], timeout: 60_000 });
+  // A container's shared memory may be too small for a long page, and there is no graphics card.
+  const args = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"];
+  browser = await chromium.launch({ executablePath: await packed.executablePath(), args, timeout: 60_000 });
 } catch (error) {
   console.error(`no browser: ${String(error.message ?? error).split("\n")[0]}`);
   process.exit(77);
@@ -114,6 +116,19 @@ async function sorting(page) {
   return faults;
 }
 
+// A picture of the whole page. On a busy machine the browser may not have painted in time and says that it cannot: it is
+// asked again.
+async function picture(page, path) {
+  for (let left = 4; ; left--) {
+    try {
+      return await page.screenshot({ path, fullPage: true });
+    } catch (error) {
+      if (left === 0) throw error;
+      await page.waitForTimeout(1000);
+    }
+  }
+}
+
 mkdirSync(screenshots, { recursive: true });
 for (const path of pages) {
   for (const { name, ...screen } of SCREENS) {
@@ -127,7 +142,7 @@ for (const path of pages) {
       page.on("request", (request) => { if (!request.url().startsWith("file:")) fault(`it asked for ${request.url()}`); });
       await page.goto(pathToFileURL(resolve(path)).href);
       (await page.evaluate(layout)).forEach(fault);
-      await page.screenshot({ path: join(screenshots, `${where.replaceAll(" ", "-")}.png`), fullPage: true });
+      await picture(page, join(screenshots, `${where.replaceAll(" ", "-")}.png`));
       if (colorScheme === "light") (await sorting(page)).forEach(fault);
       await context.close();
     }
