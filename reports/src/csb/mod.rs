@@ -2,7 +2,7 @@
 //!
 //! * [`TaskResult`] is one result as those files have it, [`PHASES`] the phases that they know;
 //! * [`phases`] says which of ours they are, so that figures of both harnesses stand side by side;
-//! * [`write`] turns a run into such files; a run that was imported from them comes out as it went in;
+//! * [`write()`] turns a run into such files; a run that was imported from them comes out as it went in;
 //! * [`Rollup`] has the figures of that harness's report, by its own methods.
 //!
 //! Source of the form: GymPod/code-sandbox-bench on GitHub, its result files and report of May 2026.

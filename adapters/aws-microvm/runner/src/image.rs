@@ -1,6 +1,6 @@
 //! What the program does while an image is built, as steps of its Dockerfile, and what that makes possible later.
 //!
-//! A running MicroVM cannot be saved. But what was changed in it can be told ([`changes`]), because the image knows what it
+//! A running MicroVM cannot be saved. But what was changed in it can be told ([`Changes`]), because the image knows what it
 //! held ([`index`]); laid over the same image when that is built again ([`apply`]), it gives one with the same files.
 
 use std::collections::HashSet;
