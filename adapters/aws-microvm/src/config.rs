@@ -236,7 +236,7 @@ impl AwsMicrovmConfig {
             idle_seconds: number(self.max_idle_seconds, "AWS_MICROVM_MAX_IDLE_DURATION_SECONDS", 300, 60..=28_800)?,
             ingress: list(&self.ingress_connectors, "AWS_MICROVM_INGRESS_CONNECTORS"),
             egress: list(&self.egress_connectors, "AWS_MICROVM_EGRESS_CONNECTORS"),
-            no_network: self.no_network_connector.clone(),
+            no_network: or(&self.no_network_connector, &["AWS_MICROVM_NO_NETWORK_CONNECTOR"]),
             log_group: or(&self.log_group, &["AWS_MICROVM_LOG_GROUP"]),
             concurrency,
             account_memory_gb: number(self.account_memory_gb, "AWS_MICROVM_ACCOUNT_MEMORY_GB", 4, 1..=100_000)?,

@@ -223,7 +223,7 @@ fn egress(cloud: &Cloud, network: &NetworkPolicy) -> Result<Vec<String>> {
         (NetworkPolicy::NoNetwork, Some(connector)) => Ok(vec![connector.clone()]),
         (NetworkPolicy::NoNetwork, None) => {
             Err(Error::unsupported("the aws-microvm backend cannot switch the network off by itself")
-                .hint("set `no_network_connector` to a connector into a network without a way out"))
+                .hint("set `no_network_connector`, or AWS_MICROVM_NO_NETWORK_CONNECTOR, to a connector into a network without a way out"))
         }
         (NetworkPolicy::Allowlist(_), _) => {
             Err(Error::unsupported("the aws-microvm backend cannot restrict the network to listed hosts"))

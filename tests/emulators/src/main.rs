@@ -46,8 +46,8 @@ struct AwsMicrovm {
     #[arg(long, value_name = "CALLS", default_value_t = Quotas::default().rates.run)]
     run_rate: u32,
     /// A network connector of the account; it leads nowhere
-    #[arg(long, value_name = "NAME")]
-    connector: Vec<String>,
+    #[arg(long, value_name = "NAME", default_value = "offline")]
+    connector: String,
     /// The bucket that exists from the start
     #[arg(long, value_name = "NAME", default_value = "artifacts")]
     bucket: String,
@@ -170,7 +170,7 @@ async fn serve_aws_microvm(arguments: AwsMicrovm) -> anyhow::Result<()> {
     let settings = AwsOptions {
         region: arguments.region,
         quotas,
-        connectors: arguments.connector.into_iter().collect(),
+        connectors: [arguments.connector.clone()].into(),
         buckets: vec![arguments.bucket.clone()],
         second: Duration::from_millis(arguments.second),
         endpoint_lag: Duration::from_millis(arguments.endpoint_lag),
@@ -185,11 +185,12 @@ async fn serve_aws_microvm(arguments: AwsMicrovm) -> anyhow::Result<()> {
         ("AWS_ENDPOINT_URL_S3", url.clone()),
         ("AWS_MICROVM_DATA_PLANE_URL", url),
         ("AWS_REGION", settings.region.clone()),
-        ("AWS_DEFAULT_REGION", settings.region),
-        ("AWS_ACCESS_KEY_ID", settings.access_key),
-        ("AWS_SECRET_ACCESS_KEY", settings.secret_key),
+        ("AWS_DEFAULT_REGION", settings.region.clone()),
+        ("AWS_ACCESS_KEY_ID", settings.access_key.clone()),
+        ("AWS_SECRET_ACCESS_KEY", settings.secret_key.clone()),
         ("AWS_MICROVM_ARTIFACT_BUCKET", arguments.bucket),
         ("AWS_MICROVM_BUILD_ROLE_ARN", format!("arn:aws:iam::{}:role/build", settings.account)),
+        ("AWS_MICROVM_NO_NETWORK_CONNECTOR", settings.connector_arn(&arguments.connector)),
         // MicroVMs execute what this host executes.
         ("AWS_MICROVM_ARCH", if cfg!(target_arch = "aarch64") { "arm64" } else { std::env::consts::ARCH }.to_owned()),
     ];

@@ -10,6 +10,8 @@ use sandbox_bench_emulators::{Emulation, Listener, Machines, Server, Timing};
 
 /// The bucket of build contexts.
 const BUCKET: &str = "sandbox-bench-contexts";
+/// A network connector that leads nowhere.
+const CONNECTOR: &str = "offline";
 /// Names the runner, where it was built already.
 const RUNNER: &str = "SANDBOX_BENCH_MICROVM_RUNNER";
 
@@ -27,7 +29,7 @@ pub(crate) async fn serve(options: AwsOptions) -> anyhow::Result<(Server, Variab
     let images = ImageTable::new(Default::default(), &["sandbox-bench-conformance.invalid/*".to_owned()])?;
     let machines = Machines::open(MachineOptions { images, ..MachineOptions::default() }).await?;
     let emulation = Arc::new(Emulation::new(machines, Timing::default()));
-    let options = AwsOptions { buckets: vec![BUCKET.to_owned()], ..options };
+    let options = AwsOptions { buckets: vec![BUCKET.to_owned()], connectors: [CONNECTOR.to_owned()].into(), ..options };
     let account = options.clone();
     let server = aws_microvm::start(Listener::bind(0).await?, emulation, options);
     let url = server.base_url().to_owned();
@@ -35,6 +37,7 @@ pub(crate) async fn serve(options: AwsOptions) -> anyhow::Result<(Server, Variab
         ("AWS_ENDPOINT_URL_LAMBDA_MICROVMS", url.clone()),
         ("AWS_ENDPOINT_URL_S3", url.clone()),
         ("AWS_MICROVM_DATA_PLANE_URL", url),
+        ("AWS_MICROVM_NO_NETWORK_CONNECTOR", account.connector_arn(CONNECTOR)),
         ("AWS_REGION", account.region),
         ("AWS_ACCESS_KEY_ID", account.access_key),
         ("AWS_SECRET_ACCESS_KEY", account.secret_key),

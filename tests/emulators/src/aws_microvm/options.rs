@@ -45,6 +45,13 @@ impl Default for AwsOptions {
     }
 }
 
+impl AwsOptions {
+    /// The ARN of a connector of the account.
+    pub fn connector_arn(&self, name: &str) -> String {
+        format!("arn:aws:lambda:{}:{}:network-connector:{name}", self.region, self.account)
+    }
+}
+
 /// Quotas; the default is that of an established account as documented in August 2026.
 #[derive(Clone, Copy, Debug)]
 pub struct Quotas {
