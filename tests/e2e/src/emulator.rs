@@ -19,16 +19,28 @@ pub struct Emulator {
     pub variables: Vec<(String, String)>,
 }
 
-/// The program: what `SANDBOX_EMULATOR_BIN` names, else the one that cargo put two levels above this test.
-fn program() -> PathBuf {
-    if let Some(given) = std::env::var_os("SANDBOX_EMULATOR_BIN") {
+/// Its MicroVMs have a network of their own, or they could not listen on one port.
+const APART: &str = "aws-microvm";
+
+/// A program of a package: what the variable names, else the one that cargo put two levels above this test.
+fn program((name, package, variable): (&str, &str, &str)) -> PathBuf {
+    if let Some(given) = std::env::var_os(variable) {
         return PathBuf::from(given);
     }
     let test = std::env::current_exe().unwrap();
-    let built = test.ancestors().nth(2).unwrap().join("sandbox-emulator");
-    let hint = "build it with `cargo build -p sandbox-bench-emulators`, or name another with SANDBOX_EMULATOR_BIN";
+    let built = test.ancestors().nth(2).unwrap().join(name);
+    let hint = format!("build it with `cargo build -p {package}`, or name another with {variable}");
     assert!(built.is_file(), "{} is not there: {hint}", built.display());
     built
+}
+
+fn emulator() -> PathBuf {
+    program(("sandbox-emulator", "sandbox-bench-emulators", "SANDBOX_EMULATOR_BIN"))
+}
+
+/// What runs in emulated MicroVMs, which run on this host.
+fn runner() -> PathBuf {
+    program(("sandbox-bench-microvm-runner", "sandbox-bench-microvm-runner", "SANDBOX_BENCH_MICROVM_RUNNER"))
 }
 
 impl Emulator {
@@ -47,17 +59,11 @@ impl Emulator {
     /// It does not say its address.
     #[must_use]
     pub fn start_with(vendor: &str, last: &str, options: &[&str]) -> Self {
-        Self::start_apart(vendor, last, &[&["--network"], options].concat())
-    }
-
-    /// The same with machines that do not share this host's network, and so not its ports.
-    ///
-    /// # Panics
-    /// It does not say its address.
-    #[must_use]
-    pub fn start_apart(vendor: &str, last: &str, options: &[&str]) -> Self {
-        let mut command = Command::new(program());
+        let mut command = Command::new(emulator());
         command.arg(vendor).args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if vendor != APART {
+            command.arg("--network");
+        }
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let first = lines.next().expect("an emulator that starts");
@@ -69,6 +75,9 @@ impl Emulator {
             if name == last {
                 break;
             }
+        }
+        if vendor == APART {
+            variables.push(("AWS_MICROVM_RUNNER".to_owned(), runner().display().to_string()));
         }
         Self { child, address, variables }
     }

@@ -1,7 +1,5 @@
 //! Whole runs on AWS Lambda MicroVMs, as their emulator plays them.
 
-use std::path::PathBuf;
-
 use sandbox_bench_core::ConditionProof;
 use sandbox_bench_core::evidence::Cleanup;
 use sandbox_bench_e2e::evidence::assert_hidden;
@@ -15,32 +13,13 @@ const BUCKET: &str = "contexts";
 const ROLE: &str = "arn:aws:iam::123456789012:role/build";
 
 fn emulator() -> Emulator {
-    Emulator::start_apart("aws-microvm", "AWS_SECRET_ACCESS_KEY", &["--bucket", BUCKET])
-}
-
-/// The runner as cargo has built it: MicroVMs run on this host.
-fn runner() -> PathBuf {
-    if let Some(given) = std::env::var_os("SANDBOX_BENCH_MICROVM_RUNNER") {
-        return PathBuf::from(given);
-    }
-    let test = std::env::current_exe().unwrap();
-    let built = test.ancestors().nth(2).unwrap().join("sandbox-bench-microvm-runner");
-    assert!(built.is_file(), "build it with `cargo build -p sandbox-bench-microvm-runner`");
-    built
-}
-
-fn point(emulator: &Emulator, bench: Bench) -> Bench {
-    let bench = emulator.point(bench).env("AWS_MICROVM_RUNNER", runner().to_str().unwrap());
-    bench.env("AWS_MICROVM_ARCH", std::env::consts::ARCH)
+    Emulator::start_with("aws-microvm", "AWS_MICROVM_ARCH", &["--bucket", BUCKET])
 }
 
 #[test]
 fn gold_is_accepted_cold_and_warm_and_nothing_stays_behind() {
     let (world, emulator) = (World::new(), emulator());
-    let bench = |line: &str| {
-        let bench = point(&emulator, world.bench(line));
-        bench.env("AWS_MICROVM_ARTIFACT_BUCKET", BUCKET).env("AWS_MICROVM_BUILD_ROLE_ARN", ROLE)
-    };
+    let bench = |line: &str| emulator.point(world.bench(line));
     let line =
         format!("run -vv --backend aws-microvm --dataset smoke --task {TASKS} --condition cold,warm --solver gold");
     let ran = bench(&line).run().exits(0);
@@ -75,16 +54,20 @@ fn gold_is_accepted_cold_and_warm_and_nothing_stays_behind() {
 fn prewarm_takes_bucket_and_role_from_the_command_line_and_run_takes_its_image() {
     let (world, emulator) = (World::new(), emulator());
     let tasks = "--backend aws-microvm --dataset smoke --task relay-config";
-    let without = point(&emulator, world.bench(&format!("prewarm {tasks}"))).run();
+    let bench = |line: &str| {
+        let bench = emulator.point(world.bench(line));
+        bench.env("AWS_MICROVM_ARTIFACT_BUCKET", "").env("AWS_MICROVM_BUILD_ROLE_ARN", "")
+    };
+    let without = bench(&format!("prewarm {tasks}")).run();
     assert!(without.code != Some(0), "{}", without.stdout);
     let told = without.stdout + &without.stderr;
     assert!(told.contains("--aws-build-role-arn"), "{told}");
 
     let line = format!("prewarm {tasks} --aws-bucket {BUCKET} --aws-build-role-arn {ROLE}");
-    let made = point(&emulator, world.bench(&line)).run().exits(0);
+    let made = bench(&line).run().exits(0);
     let variable = made.stdout.lines().find_map(|line| line.strip_prefix("AWS_MICROVM_IMAGE_ID=")).unwrap();
     // Neither bucket nor role is needed any more.
     let line = format!("run {tasks} --condition warm --solver gold");
-    let _ = point(&emulator, world.bench(&line)).env("AWS_MICROVM_IMAGE_ID", variable).run().exits(0);
+    let _ = bench(&line).env("AWS_MICROVM_IMAGE_ID", variable).run().exits(0);
     assert_eq!(emulator.shows("violations"), json!([]));
 }

@@ -72,6 +72,11 @@ fn emulated(vendor: &str, last: &str) {
 }
 
 #[test]
+fn aws_microvm_stands_all_hard_cases() {
+    emulated("aws-microvm", "AWS_MICROVM_ARCH");
+}
+
+#[test]
 fn polyaxon_stands_all_hard_cases() {
     emulated("polyaxon", "POLYAXON_EMULATOR_PROJECT");
 }

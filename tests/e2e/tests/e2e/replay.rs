@@ -9,8 +9,13 @@ use sandbox_bench_e2e::{Emulator, World, assert_shown};
 use serde_json::{Value, json};
 
 /// Vendors that are played by an emulator, each with the last variable that its emulator says to set.
-const VENDORS: [(&str, &str); 3] =
-    [("daytona", "DAYTONA_API_KEY"), ("polyaxon", "POLYAXON_EMULATOR_PROJECT"), ("vercel", "VERCEL_PROJECT_ID")];
+const VENDORS: [(&str, &str); 5] = [
+    ("aws-microvm", "AWS_MICROVM_ARCH"),
+    ("daytona", "DAYTONA_API_KEY"),
+    ("modal", "MODAL_CONFIG_PATH"),
+    ("polyaxon", "POLYAXON_EMULATOR_PROJECT"),
+    ("vercel", "VERCEL_PROJECT_ID"),
+];
 
 /// Every attempt repeated all its steps, and none came out differently.
 fn without_divergence(attempts: &[Attempt]) {
