@@ -6,7 +6,7 @@ use sandbox_bench_core::Phase;
 use super::{charts, ramp, tables};
 use crate::derived::{CLEANUP, SUMMARY, TRIALS, TRIALS_PARQUET};
 use crate::evidence::{JOURNAL, MANIFEST};
-use crate::render::{cost as cell_cost, counts, duration, notes, objects, one_line, percents, plain, usd};
+use crate::render::{cost as cell_cost, counts, duration, notes, objects, one_line, p_value, percents, plain, usd};
 use crate::report::{Order, Report, cleanup_word, median};
 use crate::stats::{Interval, Unit};
 
@@ -122,8 +122,8 @@ pub(super) fn comparison(report: &Report) -> Markup {
                         span .soft {
                             @match place.p {
                                 None => "first",
-                                Some(p) if p <= LEVEL => { "slower than the one before, p = " (format!("{p:.3}")) }
-                                Some(p) => { "not told apart from the one before, p = " (format!("{p:.2}")) }
+                                Some(p) if p <= LEVEL => { "slower than the one before, p " (p_value(p)) }
+                                Some(p) => { "not told apart from the one before, p " (p_value(p)) }
                             }
                         }
                     }

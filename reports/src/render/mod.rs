@@ -22,7 +22,7 @@ pub use compare::comparison;
 pub use duration::duration;
 pub use money::{cost, usd};
 pub use notes::notes;
-pub(crate) use notes::objects;
+pub(crate) use notes::{objects, p_value};
 pub(crate) use plain::{one_line, plain};
 
 const HEADER: [&str; 13] = [

@@ -35,16 +35,31 @@ fn reading(cells: &[Cell]) -> Option<String> {
     let shown: Vec<(&Cell, [u64; 3])> =
         cells.iter().map(|cell| (cell, sizes(cell))).filter(|(_, n)| *n != [0; 3]).collect();
     let least = shown.iter().flat_map(|(_, n)| n).copied().filter(|n| *n > 0).min()?;
-    let alike = shown.iter().all(|(_, n)| *n == [least; 3]);
-    let n = if alike {
-        format!("n = {least}")
-    } else {
-        let each =
-            shown.iter().map(|(cell, [create, ready, total])| format!("{} {create}/{ready}/{total}", name(cell)));
-        format!("n (create/ready/total): {}", each.collect::<Vec<_>>().join(", "))
+    let alike = shown.iter().all(|(_, [create, ready, total])| create == ready && ready == total);
+    let sizes = if alike { "n" } else { "n (create/ready/total)" };
+    let told = |[create, ready, total]: [u64; 3]| match alike {
+        true => create.to_string(),
+        false => format!("{create}/{ready}/{total}"),
+    };
+    let usual = usual(shown.iter().map(|(_, n)| *n));
+    let others: Vec<String> = shown
+        .iter()
+        .filter(|(_, n)| Some(*n) != usual)
+        .map(|(cell, n)| format!("{} {}", name(cell), told(*n)))
+        .collect();
+    let n = match usual {
+        None => format!("{sizes}: {}", others.join(", ")),
+        Some(usual) if others.is_empty() => format!("{sizes} = {}", told(usual)),
+        Some(usual) => format!("{sizes} = {}, but {}", told(usual), others.join(", ")),
     };
     let caution = if least < FEW { "; p95 of n < 20 is close to the greatest value" } else { "" };
     Some(format!("times: p50 / p95 (R-7); create and ready of all attempts, total of accepted ones; {n}{caution}"))
+}
+
+/// What most of the values are, if more than half of them are one.
+fn usual(values: impl ExactSizeIterator<Item = [u64; 3]> + Clone) -> Option<[u64; 3]> {
+    let half = values.len() / 2;
+    values.clone().find(|value| values.clone().filter(|other| other == value).count() > half)
 }
 
 /// The intervals of the total times, where there are enough values.
@@ -85,7 +100,7 @@ fn order(ranking: &Ranking) -> String {
 }
 
 /// "= 0.03", "< 0.001"
-pub(super) fn p_value(p: f64) -> String {
+pub(crate) fn p_value(p: f64) -> String {
     if p < 0.001 { "< 0.001".to_owned() } else { format!("= {p:.2}").replace("= 0.00", "< 0.01") }
 }
 
