@@ -3,37 +3,29 @@
 
 #[path = "support/aws_microvm.rs"]
 mod account;
+#[path = "support/faults.rs"]
+mod faults;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use faults::{Bench, LIMIT, refused};
 use sandbox_bench_aws_microvm::{AwsMicrovmConfig, connect_with};
 use sandbox_bench_conformance::check::same;
 use sandbox_bench_conformance::{Case, Check, Outcome, Stop, ensure, run_cases};
-use sandbox_bench_core::layers::{RetryPolicy, stack};
 use sandbox_bench_core::{
-    Backend, Call, Completion, Created, Destruction, Error, ExecSpec, Grants, Input, NetworkPolicy, SandboxSpec,
-    SandboxState, Source, Stage, Stream, Tag, TagQuery, TailSink,
+    Call, Completion, Destruction, Error, ExecSpec, Grants, Input, NetworkPolicy, SandboxState, Source, Stage,
+    TagQuery, TailSink,
 };
-use sandbox_bench_emulators::Server;
 use sandbox_bench_emulators::aws_microvm::{AwsOptions, Quotas};
-use sandbox_bench_emulators::faults::{Effect, Ending, Rule, Script};
+use sandbox_bench_emulators::faults::{Effect, Ending, Rule};
 
-const LIMIT: Duration = Duration::from_secs(60);
 const RUN: &str = "/2025-09-09/microvms";
 const IMAGES: &str = "/2025-09-09/microvm-images";
 /// A look at a command, through a MicroVM's endpoint.
 const LOOK: &str = "/v1/jobs/*";
 const SECRET: &str = "emulator-secret";
-
-/// An emulator and a connection to it.
-struct Bench {
-    server: Server,
-    backend: Arc<dyn Backend>,
-    tags: AtomicU32,
-}
 
 impl Bench {
     async fn with(options: AwsOptions, secret: Option<&str>) -> Result<Self, Box<dyn std::error::Error>> {
@@ -43,68 +35,12 @@ impl Bench {
             _ => account::read(&variables, name),
         };
         let backend = connect_with(&AwsMicrovmConfig::default(), variable).await?;
-        let policy = RetryPolicy { max_retries: 2, min_wait: Duration::from_millis(50), ..RetryPolicy::default() };
-        Ok(Self { server, backend: stack(backend, policy), tags: AtomicU32::default() })
-    }
-
-    fn faults(&self, rules: impl IntoIterator<Item = Rule>) -> Check {
-        let script = Script { rules: rules.into_iter().collect() };
-        self.server.emulation().faults.set(script).map_err(|e| Stop::Failed(e.to_string()))
-    }
-
-    fn call(&self) -> Call {
-        let grants = Grants { network: NetworkPolicy::Public, ..Grants::default() };
-        Call::new(self.tag(), LIMIT, Arc::new(grants))
-    }
-
-    fn tag(&self) -> Tag {
-        Tag::new("faults", &format!("u{}", self.tags.fetch_add(1, Relaxed)))
-    }
-
-    fn spec(&self) -> SandboxSpec {
-        SandboxSpec::new(self.tag(), Source::Base)
-    }
-
-    async fn create(&self, spec: &SandboxSpec) -> Result<Created, Error> {
-        self.backend.create(&self.call(), spec, &TailSink::new(4096)).await
-    }
-
-    async fn found(&self, query: TagQuery) -> Result<usize, Error> {
-        Ok(self.backend.find(&self.call(), &query).await?.len())
-    }
-
-    /// How a script ends, and what it printed.
-    async fn sh(&self, made: &Created, script: &str) -> Result<(Completion, String), Error> {
-        let sink = TailSink::new(1 << 20);
-        let report = made.sandbox.exec(&self.call(), &ExecSpec::sh(script).timeout(LIMIT), &sink).await?;
-        Ok((report.completion, sink.text(Stream::Stdout)))
-    }
-
-    async fn destroyed(&self, made: &Created) -> Check {
-        same("destroy", self.backend.destroy(&self.call(), made.sandbox.reference()).await?, Destruction::Confirmed)
-    }
-
-    /// Everything that was made is gone, and no request was malformed.
-    async fn end(self) -> Check {
-        self.faults([])?;
-        same("what is left", self.found(TagQuery::All).await?, 0)?;
-        same("machines that run", self.server.emulation().machines.alive().len(), 0)?;
-        let violations: Vec<String> =
-            self.server.emulation().violations.all().iter().map(|violation| format!("{violation:?}")).collect();
-        same("requests that the vendor refuses", violations, Vec::new())?;
-        self.server.shutdown(LIMIT).await.map_err(|e| Stop::Failed(e.to_string()))
+        Ok(Self::over(server, backend, Source::Base))
     }
 }
 
 fn kind<T>(what: &str, result: Result<T, Error>, expected: &str) -> Check<Error> {
-    match result {
-        Ok(_) => Err(Stop::Failed(format!("{what}: expected an error"))),
-        Err(error) => {
-            ensure!(!format!("{error} {error:?}").contains(SECRET), "{what}: the error shows the secret: {error}");
-            same(&format!("{what} ({error})"), error.kind().name(), expected)?;
-            Ok(error)
-        }
-    }
+    refused(SECRET, what, result, expected)
 }
 
 async fn a_lost_answer_to_run_makes_one_microvm(bench: Bench) -> Check {

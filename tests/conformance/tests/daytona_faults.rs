@@ -1,34 +1,28 @@
 //! The Daytona adapter, with the layers around it, when its service has a bad day: faults are scripted in the emulator.
 
+#[path = "support/faults.rs"]
+mod faults;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use faults::{Bench, LIMIT, refused};
 use sandbox_bench_conformance::check::same;
 use sandbox_bench_conformance::{Case, Check, Outcome, Stop, ensure, run_cases};
-use sandbox_bench_core::layers::{RetryPolicy, stack};
 use sandbox_bench_core::{
-    Backend, Call, Completion, Created, Destruction, Digest, Error, ExecSpec, Grants, SandboxSpec, SnapshotSpec,
-    Source, Stream, Tag, TagQuery, TailSink,
+    Call, Completion, Destruction, Digest, Error, ExecSpec, SandboxSpec, SnapshotSpec, Source, Tag, TagQuery, TailSink,
 };
 use sandbox_bench_daytona::{Account, Credential, DaytonaConfig, connect_as};
 use sandbox_bench_emulators::daytona::{DaytonaOptions, Permission, Quota, start};
-use sandbox_bench_emulators::faults::{Effect, Ending, Rule, Script};
+use sandbox_bench_emulators::faults::{Effect, Ending, Rule};
 use sandbox_bench_emulators::machine::{ImageTable, MachineOptions};
-use sandbox_bench_emulators::{Emulation, Listener, Machines, Server, Timing};
+use sandbox_bench_emulators::{Emulation, Listener, Machines, Timing};
 use secrecy::SecretString;
 
 const KEY: &str = "dtn_emulator";
-const LIMIT: Duration = Duration::from_secs(40);
 /// The toolbox of any sandbox.
 const COMMAND: &str = "/toolbox/*/process/session/*/command/*";
-
-/// An emulator and a connection to it.
-struct Bench {
-    server: Server,
-    backend: Arc<dyn Backend>,
-    tags: std::sync::atomic::AtomicU32,
-}
 
 impl Bench {
     async fn with(options: DaytonaOptions, key: &str) -> Result<Self, Box<dyn std::error::Error>> {
@@ -43,68 +37,12 @@ impl Bench {
         };
         let call = Call::new(Tag::new("faults", "connect"), LIMIT, Arc::default());
         let backend = connect_as(&account, &DaytonaConfig::default(), &call).await?;
-        let policy = RetryPolicy { max_retries: 2, min_wait: Duration::from_millis(50), ..RetryPolicy::default() };
-        Ok(Self { server, backend: stack(backend, policy), tags: Default::default() })
-    }
-
-    fn faults(&self, rules: impl IntoIterator<Item = Rule>) -> Check {
-        let script = Script { rules: rules.into_iter().collect() };
-        self.server.emulation().faults.set(script).map_err(|e| Stop::Failed(e.to_string()))
-    }
-
-    fn call(&self) -> Call {
-        let grants = Grants { network: sandbox_bench_core::NetworkPolicy::Public, ..Grants::default() };
-        Call::new(self.tag(), LIMIT, Arc::new(grants))
-    }
-
-    fn tag(&self) -> Tag {
-        Tag::new("faults", &format!("u{}", self.tags.fetch_add(1, std::sync::atomic::Ordering::Relaxed)))
-    }
-
-    fn spec(&self) -> SandboxSpec {
-        SandboxSpec::new(self.tag(), Source::Image("image".into()))
-    }
-
-    async fn create(&self, spec: &SandboxSpec) -> Result<Created, Error> {
-        self.backend.create(&self.call(), spec, &TailSink::new(4096)).await
-    }
-
-    async fn found(&self, query: TagQuery) -> Result<usize, Error> {
-        Ok(self.backend.find(&self.call(), &query).await?.len())
-    }
-
-    /// How a script ends, and what it printed.
-    async fn sh(&self, made: &Created, script: &str) -> Result<(Completion, String), Error> {
-        let sink = TailSink::new(1 << 20);
-        let report = made.sandbox.exec(&self.call(), &ExecSpec::sh(script).timeout(LIMIT), &sink).await?;
-        Ok((report.completion, sink.text(Stream::Stdout)))
-    }
-
-    async fn destroyed(&self, made: &Created) -> Check {
-        same("destroy", self.backend.destroy(&self.call(), made.sandbox.reference()).await?, Destruction::Confirmed)
-    }
-
-    /// Everything that was made is gone, and no request was malformed.
-    async fn end(self) -> Check {
-        self.faults([])?;
-        same("what is left", self.found(TagQuery::All).await?, 0)?;
-        same("machines that run", self.server.emulation().machines.alive().len(), 0)?;
-        let violations: Vec<String> =
-            self.server.emulation().violations.all().iter().map(|violation| format!("{violation:?}")).collect();
-        same("requests that the vendor refuses", violations, Vec::new())?;
-        self.server.shutdown(LIMIT).await.map_err(|e| Stop::Failed(e.to_string()))
+        Ok(Self::over(server, backend, Source::Image("image".into())))
     }
 }
 
 fn kind<T>(what: &str, result: Result<T, Error>, expected: &str) -> Check<Error> {
-    match result {
-        Ok(_) => Err(Stop::Failed(format!("{what}: expected an error"))),
-        Err(error) => {
-            ensure!(!format!("{error} {error:?}").contains(KEY), "{what}: the error shows the key: {error}");
-            same(&format!("{what} ({error})"), error.kind().name(), expected)?;
-            Ok(error)
-        }
-    }
+    refused(KEY, what, result, expected)
 }
 
 async fn a_lost_answer_to_create_is_uncertain_and_found(bench: Bench) -> Check {

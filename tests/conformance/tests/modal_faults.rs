@@ -1,37 +1,32 @@
 //! The Modal adapter, with the layers around it, when its service has a bad day: faults are scripted in the emulator.
 
+#[path = "support/faults.rs"]
+mod faults;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use faults::{Bench, LIMIT, refused};
 use sandbox_bench_conformance::check::same;
 use sandbox_bench_conformance::{Case, Check, Outcome, Stop, ensure, run_cases};
-use sandbox_bench_core::layers::{RetryPolicy, stack};
 use sandbox_bench_core::{
-    Backend, Call, Completion, Created, Destruction, Digest, Error, ExecSpec, Grants, SandboxSpec, SnapshotSpec,
-    Source, Stream, Tag, TagQuery, TailSink, TreeKill,
+    Completion, Destruction, Digest, Error, ExecSpec, SandboxSpec, SnapshotSpec, Source, Stream, TagQuery, TailSink,
+    TreeKill,
 };
-use sandbox_bench_emulators::faults::{Effect, Rule, Script};
+use sandbox_bench_emulators::faults::{Effect, Rule};
 use sandbox_bench_emulators::machine::{ImageTable, MachineOptions};
 use sandbox_bench_emulators::modal::{ModalOptions, start};
-use sandbox_bench_emulators::{Emulation, Listener, Machines, Server, Timing};
+use sandbox_bench_emulators::{Emulation, Listener, Machines, Timing};
 use sandbox_bench_modal::{Account, ModalConfig, connect_as};
 use secrecy::SecretString;
 
 const SECRET: &str = "as-emulator";
-const LIMIT: Duration = Duration::from_secs(40);
 /// gRPC status codes.
 const INTERNAL: u64 = 13;
 const UNAVAILABLE: u64 = 14;
 const DATA_LOSS: u64 = 15;
-
-/// An emulator and a connection to it.
-struct Bench {
-    server: Server,
-    backend: Arc<dyn Backend>,
-    tags: std::sync::atomic::AtomicU32,
-}
 
 /// How the emulator and the connection to it are set up.
 #[derive(Default)]
@@ -70,73 +65,12 @@ impl Bench {
             builder_version: None,
         };
         let backend = connect_as(account, &settings.config)?;
-        let policy = RetryPolicy { max_retries: 2, min_wait: Duration::from_millis(50), ..RetryPolicy::default() };
-        Ok(Self { server, backend: stack(backend, policy), tags: Default::default() })
-    }
-
-    fn faults(&self, rules: impl IntoIterator<Item = Rule>) -> Check {
-        let script = Script { rules: rules.into_iter().collect() };
-        self.server.emulation().faults.set(script).map_err(|e| Stop::Failed(e.to_string()))
-    }
-
-    fn call(&self) -> Call {
-        let grants = Grants { network: sandbox_bench_core::NetworkPolicy::Public, ..Grants::default() };
-        Call::new(self.tag(), LIMIT, Arc::new(grants))
-    }
-
-    fn tag(&self) -> Tag {
-        Tag::new("faults", &format!("u{}", self.tags.fetch_add(1, std::sync::atomic::Ordering::Relaxed)))
-    }
-
-    fn spec(&self) -> SandboxSpec {
-        SandboxSpec::new(self.tag(), Source::Image("image".into()))
-    }
-
-    async fn create(&self, spec: &SandboxSpec) -> Result<Created, Error> {
-        self.backend.create(&self.call(), spec, &TailSink::new(4096)).await
-    }
-
-    async fn found(&self, query: TagQuery) -> Result<usize, Error> {
-        Ok(self.backend.find(&self.call(), &query).await?.len())
-    }
-
-    /// How a command ends, and what it printed.
-    async fn run(&self, made: &Created, spec: &ExecSpec) -> Result<(Completion, String), Error> {
-        let sink = TailSink::new(8 << 20);
-        let report = made.sandbox.exec(&self.call(), spec, &sink).await?;
-        Ok((report.completion, sink.text(Stream::Stdout)))
-    }
-
-    async fn sh(&self, made: &Created, script: &str) -> Result<(Completion, String), Error> {
-        self.run(made, &ExecSpec::sh(script).timeout(LIMIT)).await
-    }
-
-    async fn destroyed(&self, made: &Created) -> Check {
-        same("destroy", self.backend.destroy(&self.call(), made.sandbox.reference()).await?, Destruction::Confirmed)
-    }
-
-    /// Everything that was made is gone, and no request was malformed.
-    async fn end(self) -> Check {
-        self.faults([])?;
-        same("what is left", self.found(TagQuery::All).await?, 0)?;
-        same("artifacts that are left", self.backend.artifacts(&self.call(), &TagQuery::All).await?.len(), 0)?;
-        same("machines that run", self.server.emulation().machines.alive().len(), 0)?;
-        let violations: Vec<String> =
-            self.server.emulation().violations.all().iter().map(|violation| format!("{violation:?}")).collect();
-        same("requests that the vendor refuses", violations, Vec::new())?;
-        self.server.shutdown(LIMIT).await.map_err(|e| Stop::Failed(e.to_string()))
+        Ok(Self::over(server, backend, Source::Image("image".into())))
     }
 }
 
 fn kind<T>(what: &str, result: Result<T, Error>, expected: &str) -> Check<Error> {
-    match result {
-        Ok(_) => Err(Stop::Failed(format!("{what}: expected an error"))),
-        Err(error) => {
-            ensure!(!format!("{error} {error:?}").contains(SECRET), "{what}: the error shows the secret: {error}");
-            same(&format!("{what} ({error})"), error.kind().name(), expected)?;
-            Ok(error)
-        }
-    }
+    refused(SECRET, what, result, expected)
 }
 
 async fn a_lost_answer_to_create_is_looked_up(bench: Bench) -> Check {
