@@ -34,7 +34,12 @@ impl Digest {
     /// The 64 hex digits alone.
     #[must_use]
     pub fn hex(&self) -> String {
-        self.0.iter().map(|b| format!("{b:02x}")).collect()
+        let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or('0');
+        let mut hex = String::with_capacity(64);
+        for byte in self.0 {
+            hex.extend([digit(byte >> 4), digit(byte & 15)]);
+        }
+        hex
     }
 
     /// The first `n` (at most 64) hex digits, for names.

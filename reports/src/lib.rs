@@ -28,6 +28,7 @@ pub mod records;
 pub mod render;
 pub mod report;
 pub mod schema;
+mod spill;
 pub mod stats;
 pub mod summary;
 pub mod triage;

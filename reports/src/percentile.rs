@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::stats::{Method, quantile};
+use crate::stats::{Method, quantile_at};
 
 /// What is told of a set of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,14 +19,14 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// The figures of these values in microseconds; none of no values.
-    #[must_use]
-    pub fn of(mut values: Vec<u64>) -> Option<Self> {
-        values.sort_unstable();
-        let max_us = *values.last()?;
-        let values: Vec<f64> = values.into_iter().map(|value| value as f64).collect();
-        let rounded = |p: f64| quantile(&values, p, Method::R7).map(|value| value.round() as u64);
-        Some(Self { n: values.len() as u64, p50_us: rounded(0.5)?, p95_us: rounded(0.95)?, max_us })
+    /// The figures of `n` values in microseconds in ascending order, of which `at` gives the one at an index, from 0; none of
+    /// no values.
+    pub fn of_sorted(n: usize, at: impl Fn(usize) -> Option<u64>) -> Option<Self> {
+        let max_us = at(n.checked_sub(1)?)?;
+        let rounded = |p: f64| {
+            quantile_at(n, p, Method::R7, |index| at(index).map(|us| us as f64)).map(|value| value.round() as u64)
+        };
+        Some(Self { n: n as u64, p50_us: rounded(0.5)?, p95_us: rounded(0.95)?, max_us })
     }
 }
 
@@ -37,8 +37,8 @@ mod tests {
 
     #[test]
     fn durations_state_their_n_and_are_rounded_to_microseconds() {
-        let durations = Durations::of((1..=10).rev().collect()).unwrap();
+        let durations = Durations::of_sorted(10, |index| Some(index as u64 + 1)).unwrap();
         assert_eq!(durations, Durations { n: 10, p50_us: 6, p95_us: 10, max_us: 10 });
-        assert_eq!(Durations::of(Vec::new()), None);
+        assert_eq!(Durations::of_sorted(0, |_| None), None);
     }
 }

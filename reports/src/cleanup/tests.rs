@@ -182,6 +182,28 @@ proptest! {
         }
     }
 
+    /// Taking out what is settled while the journal is read changes nothing, and leaves nothing behind of it.
+    #[test]
+    fn what_is_settled_can_be_taken_out_at_any_time(
+        events in prop::collection::vec((any_event(), any::<bool>()), 0..30),
+    ) {
+        let (mut ledger, mut taken) = (Ledger::default(), Vec::new());
+        for (event, take) in &events {
+            ledger.record(event);
+            if *take {
+                taken.extend(ledger.take_settled());
+            }
+        }
+        taken.extend(ledger.take_settled());
+        let rest = ledger.rest();
+        let lasting = |entry: &CleanupEntry| !matches!(entry.state, CleanupState::Confirmed | CleanupState::Never);
+        prop_assert!(rest.iter().all(|(_, entry)| lasting(entry)), "what is held may exist");
+        taken.extend(rest);
+        taken.sort_by_key(|(number, _)| *number);
+        let events: Vec<Event> = events.into_iter().map(|(event, _)| event).collect();
+        prop_assert_eq!(taken.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>(), entries(&events));
+    }
+
     /// An announcement is settled only by an event that speaks of its tag.
     #[test]
     fn an_announcement_stays_open_until_its_own_answer(events in prop::collection::vec(any_event(), 0..14)) {

@@ -2,7 +2,9 @@
 //! `receipts.jsonl`, `cases.jsonl`, `cleanup.json`, `summary.json`.
 //!
 //! They can be deleted and rebuilt at any time; equal evidence and an equal rate card give equal bytes. Each is complete or not there. One
-//! pass over the journal, in memory bounded by a few numbers per attempt and the receipts of those that were open at one time.
+//! pass over the journal, in memory that does not grow with the attempts but for the hash of each sandbox that is gone: what is known
+//! of them is on disk while the pass goes on, in files without names in the run directory (`crate::spill`). It grows with the
+//! cells, the tasks, what was open at one time, and what is not confirmed gone.
 
 mod columns;
 mod parquet;
@@ -14,15 +16,16 @@ mod tests;
 use std::io::{self, Write};
 use std::path::Path;
 
-use sandbox_bench_core::evidence::{Attempt, Event, SCHEMA_VERSION};
+use sandbox_bench_core::evidence::{Attempt, Event};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cleanup::{CleanupReport, Ledger};
+use crate::cleanup::{Ledger, write_entries};
 use crate::cost::{Cost, RateCard, price};
 use crate::evidence::{Entry, EvidenceError, Run};
 use crate::files::{Replacement, replace_json};
 use crate::records::{CASES, RECEIPTS, Records};
+use crate::spill::Shelf;
 use crate::summary::{Builds, Summary, SummaryBuilder};
 
 use self::parquet::TrialsParquet;
@@ -60,7 +63,8 @@ pub fn write_derived(run_dir: &Path, rates: &RateCard) -> Result<Summary, Eviden
         move |error| EvidenceError::io(&path, error)
     };
     let mut ledger = Ledger::default();
-    let mut summary = SummaryBuilder::new(run.manifest.clone(), rates.clone());
+    let mut summary = SummaryBuilder::new(run.manifest.clone(), rates.clone(), run_dir);
+    let mut objects = Shelf::new(run_dir);
     let mut trials = Replacement::new(&run_dir.join(TRIALS)).map_err(in_file(TRIALS))?;
     let columns = Replacement::new(&run_dir.join(TRIALS_PARQUET)).and_then(TrialsParquet::new);
     let mut columns = columns.map_err(in_file(TRIALS_PARQUET))?;
@@ -80,6 +84,10 @@ pub fn write_derived(run_dir: &Path, rates: &RateCard) -> Result<Summary, Eviden
             }
         };
         ledger.record(&event);
+        for (number, entry) in ledger.take_settled() {
+            summary.object(&entry);
+            objects.put(number, &entry).map_err(in_file(CLEANUP))?;
+        }
         summary.record(&event);
         if let Some((case, commands)) = records.record(&event) {
             line(&mut cases, &case).map_err(in_file(CASES))?;
@@ -96,18 +104,20 @@ pub fn write_derived(run_dir: &Path, rates: &RateCard) -> Result<Summary, Eviden
     for command in records.rest() {
         line(&mut receipts, &command).map_err(in_file(RECEIPTS))?;
     }
-    let cleanup = CleanupReport {
-        schema_version: SCHEMA_VERSION.to_owned(),
-        run: run.manifest.run.clone(),
-        entries: ledger.into_entries(),
-    };
+    for (number, entry) in ledger.rest() {
+        summary.object(&entry);
+        objects.put(number, &entry).map_err(in_file(CLEANUP))?;
+    }
     summary.artifacts(builds.finish());
-    let summary = summary.finish(&cleanup.entries);
+    let summary = summary.finish().map_err(in_file(SUMMARY))?;
+    let mut cleanup = Replacement::new(&run_dir.join(CLEANUP)).map_err(in_file(CLEANUP))?;
+    let objects = objects.sorted().map_err(in_file(CLEANUP))?;
+    write_entries(&mut cleanup, &run.manifest.run, objects.iter()).map_err(in_file(CLEANUP))?;
     trials.commit().map_err(in_file(TRIALS))?;
     columns.finish().and_then(Replacement::commit).map_err(in_file(TRIALS_PARQUET))?;
     receipts.commit().map_err(in_file(RECEIPTS))?;
     cases.commit().map_err(in_file(CASES))?;
-    replace_json(&run_dir.join(CLEANUP), &cleanup).map_err(in_file(CLEANUP))?;
+    cleanup.commit().map_err(in_file(CLEANUP))?;
     replace_json(&run_dir.join(SUMMARY), &summary).map_err(in_file(SUMMARY))?;
     Ok(summary)
 }

@@ -5,11 +5,8 @@ use sandbox_bench_core::Phase;
 
 use super::axis::{Axis, px, time};
 use crate::render::{cost, duration};
-use crate::report::{CellView, Report, Saving, Tasks, median};
-use crate::stats::{Ecdf, KaplanMeier};
+use crate::report::{CellView, Curve, Report, Saving, Tasks, Verdicts, median};
 
-/// Steps that are drawn of a distribution.
-const STEPS: usize = 200;
 /// Lines that are drawn in a slope chart.
 const SLOPES: usize = 200;
 /// Tasks that are drawn in the matrix.
@@ -74,41 +71,40 @@ pub(super) fn phases(report: &Report) -> Option<Markup> {
 }
 
 /// A curve of shares: the cell's index and name, what its n is, and each time with the share up to it.
-pub(super) struct Curve<'a> {
+pub(super) struct Drawn<'a> {
     pub(super) cell: usize,
     pub(super) name: &'a str,
     pub(super) n: String,
-    pub(super) steps: Vec<(f64, f64)>,
+    pub(super) steps: &'a [(f64, f64)],
 }
 
 /// The curves of an empirical distribution of each cell.
-pub(super) fn distribution(report: &Report, of: impl Fn(&CellView) -> &Ecdf) -> Vec<Curve<'_>> {
-    let known = report.cells.iter().enumerate().filter(|(_, view)| of(view).n() > 0);
-    let curve = |(cell, view)| {
-        let ecdf = of(view);
-        Curve { cell, name: view.name.as_str(), n: format!("n = {}", ecdf.n()), steps: ecdf.steps().to_vec() }
-    };
-    known.map(curve).collect()
+pub(super) fn distribution(report: &Report, of: impl Fn(&CellView) -> &Curve) -> Vec<Drawn<'_>> {
+    let known = report.cells.iter().enumerate().map(|(cell, view)| (cell, &view.name, of(view)));
+    let drawn = known.filter(|(_, _, curve)| curve.n > 0).map(|(cell, name, curve)| {
+        let n = format!("n = {}", curve.n);
+        Drawn { cell, name, n, steps: &curve.steps }
+    });
+    drawn.collect()
 }
 
 /// The share of attempts that came to a verdict by each time, by Kaplan and Meier.
-pub(super) fn verdicts(report: &Report) -> Vec<Curve<'_>> {
-    let known = report.cells.iter().enumerate().filter(|(_, view)| view.verdict.n > 0);
-    let curve = |(cell, view): (usize, &'_ CellView)| {
-        let KaplanMeier { steps, n, censored } = &view.verdict;
-        let steps = steps.iter().map(|step| (step.time, 1.0 - step.survival)).collect();
-        (cell, format!("n = {n}, {censored} without one"), steps)
-    };
-    let named = known
-        .map(curve)
-        .filter_map(|(cell, n, steps)| Some(Curve { cell, name: &report.cells.get(cell)?.name, n, steps }));
-    named.collect()
+pub(super) fn verdicts(report: &Report) -> Vec<Drawn<'_>> {
+    let mut drawn = Vec::new();
+    for (cell, view) in report.cells.iter().enumerate() {
+        let Verdicts { curve, censored, .. } = &view.verdict;
+        if curve.n > 0 {
+            let n = format!("n = {}, {censored} without one", curve.n);
+            drawn.push(Drawn { cell, name: &view.name, n, steps: &curve.steps });
+        }
+    }
+    drawn
 }
 
 /// The share up to each time, one curve for each cell.
-pub(super) fn curves(label: &str, curves: &[Curve<'_>]) -> Option<Markup> {
+pub(super) fn curves(label: &str, curves: &[Drawn<'_>]) -> Option<Markup> {
     let (left, right, top, bottom) = (62.0, WIDTH - 34.0, 8.0, 240.0);
-    let drawn: Vec<&Curve<'_>> = curves.iter().filter(|curve| !curve.steps.is_empty()).collect();
+    let drawn: Vec<&Drawn<'_>> = curves.iter().filter(|curve| !curve.steps.is_empty()).collect();
     if drawn.is_empty() {
         return None;
     }
@@ -117,10 +113,10 @@ pub(super) fn curves(label: &str, curves: &[Curve<'_>]) -> Option<Markup> {
     let y = |share: f64| bottom - share * (bottom - top);
     let path = |steps: &[(f64, f64)]| {
         let (mut path, mut last) = (String::new(), 0.0);
-        for (x, share) in thinned(steps) {
+        for (x, share) in steps {
             let command = if path.is_empty() { "M" } else { "L" };
-            path += &format!("{command}{} {}V{}", px(axis.at(x)), px(y(last)), px(y(share)));
-            last = share;
+            path += &format!("{command}{} {}V{}", px(axis.at(*x)), px(y(last)), px(y(*share)));
+            last = *share;
         }
         path + &format!("H{}", px(right))
     };
@@ -131,20 +127,13 @@ pub(super) fn curves(label: &str, curves: &[Curve<'_>]) -> Option<Markup> {
         }
         (axis.times(top, bottom))
         @for curve in &drawn {
-            path class=(format!("curve {}", colour(curve.cell))) d=(path(&curve.steps)) { title { (curve.name) " (" (curve.n) ")" } }
+            path class=(format!("curve {}", colour(curve.cell))) d=(path(curve.steps)) { title { (curve.name) " (" (curve.n) ")" } }
         }
     };
     Some(html! {
         div .legend { @for curve in curves { span class=(colour(curve.cell)) { i {} em { (curve.name) " (" (curve.n) ")" } } } }
         (frame(WIDTH, bottom + 26.0, label, &inside))
     })
-}
-
-/// At most [`STEPS`] of the steps, among them the first and the last.
-fn thinned(steps: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
-    let every = steps.len().div_ceil(STEPS).max(1);
-    let last = steps.len().saturating_sub(1);
-    steps.iter().enumerate().filter(move |(index, _)| index % every == 0 || *index == last).map(|(_, step)| *step)
 }
 
 /// For each pair of a cold and a warm cell: the warm cell's name, and a line for each task from its cold to its warm median.

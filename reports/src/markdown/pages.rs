@@ -120,7 +120,7 @@ pub(super) fn tasks(report: &Report) -> String {
         let digest = task.digest.as_ref().map(|digest| format!(" ({digest})")).unwrap_or_default();
         let cells = task.cells.iter().enumerate().map(|(column, cell)| {
             let counts = cell.counts();
-            if cell.ends.is_empty() {
+            if counts.runnable() + counts.unavailable == 0 {
                 return NOTHING.to_owned();
             }
             if counts.runnable() == 0 {

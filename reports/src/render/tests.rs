@@ -10,13 +10,15 @@ use crate::samples::{self, attempt, events, failed, finished, manifest, started}
 use crate::summary::SummaryBuilder;
 
 fn shown(conditions: &[Condition], tasks: u64, journal: &[Event]) -> String {
-    let mut builder = SummaryBuilder::new(manifest(conditions, tasks), RateCard::named(None).unwrap());
+    let rates = RateCard::named(None).unwrap();
+    let mut builder = SummaryBuilder::new(manifest(conditions, tasks), rates, &std::env::temp_dir());
     let mut ledger = Ledger::default();
     for event in journal {
         builder.record(event);
         ledger.record(event);
     }
-    table(&builder.finish(&ledger.into_entries()))
+    ledger.into_entries().iter().for_each(|entry| builder.object(entry));
+    table(&builder.finish().unwrap())
 }
 
 fn journal(attempts: impl IntoIterator<Item = Attempt>, end: Option<Event>) -> Vec<Event> {

@@ -1,10 +1,11 @@
 //! The cells on the tasks that all of them could run: only there their figures mean the same.
 
-use std::collections::BTreeMap;
-
 use crate::stats::proportion::wilson;
-use crate::stats::{Bootstrap, Interval, MIN_REPLICATES, Place, Sample, Time, Unit, Units, paired, rank};
+use crate::stats::{
+    self, Bootstrap, Interval, MIN_REPLICATES, Pair, Place, Sample, Time, Timed, Unit, Units, rank, resampled_median,
+};
 
+use super::kept::{OfTasks, Told};
 use super::{TaskCell, TaskView};
 
 /// The comparison on the comparable subset.
@@ -45,88 +46,89 @@ pub(crate) struct Row {
 }
 
 impl Comparable {
-    pub(super) fn of(tasks: &[TaskView], cells: usize) -> Self {
+    /// Of tasks with their numbers, by which what is known of their times is kept.
+    pub(super) fn of(tasks: &[TaskView], numbers: &[usize], cells: usize, told: &Told) -> Self {
         let ran = |task: &TaskView, cell: usize| task.cells.get(cell).is_some_and(|c| c.counts().runnable() > 0);
         let compared: Vec<usize> = (0..cells).filter(|&cell| tasks.iter().any(|task| ran(task, cell))).collect();
-        let common: Vec<&TaskView> = tasks.iter().filter(|task| compared.iter().all(|&cell| ran(task, cell))).collect();
+        let is_common = |task: &TaskView| compared.iter().all(|&cell| ran(task, cell));
+        let common: Vec<(usize, &TaskView)> =
+            numbers.iter().copied().zip(tasks).filter(|(_, task)| is_common(task)).collect();
         let attempted = tasks.iter().filter(|task| compared.iter().any(|&cell| ran(task, cell))).count();
-        let of_cell = |cell: usize| common.iter().filter_map(move |task| task.cells.get(cell)).enumerate();
-        let times: Vec<BTreeMap<usize, Vec<Time>>> = compared
-            .iter()
-            .map(|&cell| {
-                of_cell(cell).filter(|(_, c)| !c.times.is_empty()).map(|(i, c)| (i, c.times.clone())).collect()
-            })
-            .collect();
-        let rows = compared
-            .iter()
-            .zip(&times)
-            .map(|(&cell, own)| {
-                row(cell, of_cell(cell).map(|(_, c)| c), own, times.first().filter(|_| Some(&cell) != compared.first()))
-            })
-            .collect();
-        Self { tasks: common.len(), left_out: attempted - common.len(), rows, order: order(&compared, &times) }
+        let mut some = vec![false; tasks.len()];
+        for (number, _) in &common {
+            if let Some(slot) = some.get_mut(*number) {
+                *slot = true;
+            }
+        }
+        let times: Vec<OfTasks<'_>> = compared.iter().map(|&cell| OfTasks { told, cell, some: &some }).collect();
+        let first = compared.first().copied();
+        let rows = times.iter().map(|own| row(own, &common, first.filter(|first| *first != own.cell))).collect();
+        Self { tasks: common.len(), left_out: attempted - common.len(), rows, order: order(&times) }
     }
 }
 
-fn order(compared: &[usize], times: &[BTreeMap<usize, Vec<Time>>]) -> Order {
-    if compared.len() < 2 {
+fn order(times: &[OfTasks<'_>]) -> Order {
+    if times.len() < 2 {
         return Order::Single;
     }
     match rank(times) {
         Err(too_few) => Order::Refused(too_few.to_string()),
-        Ok(places) => Order::Ranked(
-            places.into_iter().filter_map(|p| Some(Place { cell: *compared.get(p.cell)?, ..p })).collect(),
-        ),
+        Ok(places) => {
+            let of_all = |place: Place| Some(Place { cell: times.get(place.cell)?.cell, ..place });
+            Order::Ranked(places.into_iter().filter_map(of_all).collect())
+        }
     }
 }
 
-fn row<'a>(
-    cell: usize,
-    tasks: impl Iterator<Item = &'a TaskCell>,
-    times: &BTreeMap<usize, Vec<Time>>,
-    first: Option<&BTreeMap<usize, Vec<Time>>>,
-) -> Row {
-    let (accepted, trials) = tasks
+fn row(own: &OfTasks<'_>, common: &[(usize, &TaskView)], first: Option<usize>) -> Row {
+    let of_cell = |cell: usize| common.iter().filter_map(move |(_, task)| task.cells.get(cell));
+    let (accepted, trials) = of_cell(own.cell)
         .map(TaskCell::counts)
         .fold((0, 0), |(accepted, trials), counts| (accepted + counts.accepted, trials + counts.runnable()));
-    let (median, interval) = median(times);
+    let (median, interval) = median_of(own, common);
     Row {
-        cell,
+        cell: own.cell,
         accepted,
         trials,
         share: wilson(accepted, trials, Bootstrap::default().confidence),
         median,
         interval,
-        change: first.and_then(|first| change(first, times)),
+        change: first.and_then(|first| change(of_cell(first).zip(of_cell(own.cell)))),
     }
 }
 
-fn median(times: &BTreeMap<usize, Vec<Time>>) -> (Option<f64>, Option<(Interval, Unit)>) {
-    let sizes: Vec<usize> = times.values().map(Vec::len).collect();
-    let n = sizes.iter().sum();
-    if n == 0 {
+fn median_of(own: &OfTasks<'_>, common: &[(usize, &TaskView)]) -> (Option<f64>, Option<(Interval, Unit)>) {
+    // Only tasks with times are units; they are numbered in the order of their names.
+    let (mut places, mut sizes, mut censored) = (vec![0; own.some.len()], Vec::new(), false);
+    for (number, task) in common {
+        let Some(cell) = task.cells.get(own.cell).filter(|cell| cell.times > 0) else { continue };
+        if let Some(place) = places.get_mut(*number) {
+            *place = sizes.len();
+        }
+        sizes.push(cell.times);
+        censored |= cell.censored;
+    }
+    if sizes.is_empty() {
         return (None, None);
     }
-    let units = Units::of(&[sizes]);
-    let number = |task, trial| units.as_ref().map_or(0, |units| units.number(0, task, trial));
-    let of_task = times.values().enumerate().flat_map(|(task, times)| {
-        let number = &number;
-        times.iter().enumerate().map(move |(trial, time)| (*time, number(task, trial)))
-    });
-    let sample = Sample::new(of_task);
-    let quantile = |weights: &[u32]| sample.quantile(0.5, weights, sample.has_censored());
-    match &units {
-        None => (Some(quantile(&[1])), None),
-        Some(units) => match Bootstrap::of(n).interval(&units.strata, quantile) {
-            Some((median, interval)) => (Some(median), Some((interval, units.unit))),
-            None => (None, None),
-        },
+    let ascending = || own.timed().map(|timed| Timed { task: places.get(timed.task).copied().unwrap_or(0), ..timed });
+    if Units::of(std::slice::from_ref(&sizes)).is_none() {
+        return (Some(stats::median(&sizes, ascending, censored)), None);
+    }
+    match resampled_median(&sizes, ascending, censored) {
+        Some(found) => (Some(found.median), Some((found.interval, found.unit))),
+        None => (None, None),
     }
 }
 
 /// A change that leads beyond all that was observed is infinite, not missing.
-fn change(a: &BTreeMap<usize, Vec<Time>>, b: &BTreeMap<usize, Vec<Time>>) -> Option<(f64, Option<Interval>)> {
-    let changes = paired(a, b).into_iter().map(|pair| pair.change()).filter(|change| !change.is_nan());
+fn change<'a>(tasks: impl Iterator<Item = (&'a TaskCell, &'a TaskCell)>) -> Option<(f64, Option<Interval>)> {
+    let pairs = tasks.filter_map(|(a, b)| {
+        let censored = a.censored || b.censored;
+        let median = |cell: &TaskCell| if censored { cell.survival_median } else { cell.median };
+        Some(Pair { task: (), a: median(a)?, b: median(b)?, n: (a.times, b.times) })
+    });
+    let changes = pairs.map(|pair| pair.change()).filter(|change| !change.is_nan());
     let time = |change: f64| if change.is_finite() { Time::seen(change) } else { Time::never() };
     let sample = Sample::new(changes.map(time).enumerate().map(|(unit, time)| (time, unit)));
     let n = sample.n();

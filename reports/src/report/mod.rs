@@ -1,13 +1,16 @@
 //! The report of one or more runs: one HTML page and a set of Markdown pages, from the derived files of the runs.
 //!
 //! Equal evidence gives equal bytes: nothing here asks the clock. Attempts are read as a stream; kept are a few numbers
-//! of each, and all of [`LISTED`] attempts of either kind, accepted and not. Links are relative and lead to files that
-//! are there.
+//! of each, beyond some megabytes in files without names beside the report, and all of [`LISTED`] attempts of either kind,
+//! accepted and not. Memory and pages grow with the tasks and the cells, but not with the trials. Nothing is left out of a figure;
+//! curves are drawn with some of their steps. Links are relative and lead to files that are there.
 
 mod collect;
 mod comparable;
+mod curve;
 mod findings;
 mod gaps;
+mod kept;
 mod links;
 mod model;
 mod ramp;
@@ -27,6 +30,7 @@ use crate::files::Replacement;
 use crate::{html, markdown};
 
 pub(crate) use comparable::{Comparable, Order};
+pub(crate) use curve::{Curve, Verdicts};
 pub(crate) use model::{
     AttemptView, CellView, CleanupLine, FailureMode, Report, RunView, TaskCell, TaskView, Tasks, cleanup_word,
 };

@@ -7,10 +7,11 @@ use sandbox_bench_core::evidence::{CleanupState, Manifest};
 use sandbox_bench_core::{FailureClass, Phase};
 
 use crate::render::objects;
-use crate::stats::{Ecdf, KaplanMeier, Time};
+use crate::stats::{Sample, Time};
 use crate::summary::{Cell, End, Summary};
 
 use super::Comparable;
+use super::curve::{Curve, Verdicts};
 use super::ramp::Ramp;
 use super::saving::Saving;
 use super::spread::Spread;
@@ -84,11 +85,11 @@ pub(crate) struct CellView {
     pub(crate) name: String,
     pub(crate) figures: Cell,
     /// Times from the create request to a sandbox that runs commands (create and ready), in microseconds.
-    pub(crate) start: Ecdf,
+    pub(crate) start: Curve,
     /// Times of accepted attempts in microseconds.
-    pub(crate) total: Ecdf,
+    pub(crate) total: Curve,
     /// Times to a verdict in microseconds; what was given up on is censored.
-    pub(crate) verdict: KaplanMeier,
+    pub(crate) verdict: Verdicts,
     /// Where the spread of the times lies.
     pub(crate) spread: Spread,
     /// How it went on in time; none if that is not known.
@@ -109,10 +110,16 @@ pub(crate) struct TaskView {
 /// A task in a cell.
 #[derive(Debug, Default)]
 pub(crate) struct TaskCell {
-    /// How each replicate ended, by its last attempt.
-    pub(crate) ends: BTreeMap<u32, End>,
-    /// Times to a verdict, or to giving up, in microseconds.
-    pub(crate) times: Vec<Time>,
+    /// How its trials ended, each by its last attempt.
+    pub(crate) counts: Tasks,
+    /// How many attempts have a time to a verdict, or to giving up.
+    pub(crate) times: usize,
+    /// True if some of them were given up on.
+    pub(crate) censored: bool,
+    /// The median of these times in microseconds: infinite if most came to no verdict, none of no times.
+    pub(crate) median: Option<f64>,
+    /// … by Kaplan-Meier, even if none was given up on.
+    pub(crate) survival_median: Option<f64>,
     /// Link to the evidence of its first attempt.
     pub(crate) link: Option<String>,
 }
@@ -132,18 +139,30 @@ impl Tasks {
     }
 }
 
+impl Tasks {
+    /// Counts a trial.
+    pub(super) fn add(&mut self, end: End) {
+        match end {
+            End::Accepted => self.accepted += 1,
+            End::Rejected => self.rejected += 1,
+            End::Failed(FailureClass::Unavailable) => self.unavailable += 1,
+            End::Failed(_) => self.failed += 1,
+        }
+    }
+}
+
 impl TaskCell {
     pub(crate) fn counts(&self) -> Tasks {
-        let mut counts = Tasks::default();
-        for end in self.ends.values() {
-            match end {
-                End::Accepted => counts.accepted += 1,
-                End::Rejected => counts.rejected += 1,
-                End::Failed(FailureClass::Unavailable) => counts.unavailable += 1,
-                End::Failed(_) => counts.failed += 1,
-            }
-        }
-        counts
+        self.counts
+    }
+
+    /// Takes in the times of the task.
+    pub(super) fn time(&mut self, times: &[Time]) {
+        let sample = Sample::new(times.iter().map(|time| (*time, 0)));
+        let median = |censoring: bool| Some(sample.quantile(0.5, &[1], censoring)).filter(|median| !median.is_nan());
+        self.times = times.len();
+        self.censored = sample.has_censored();
+        (self.median, self.survival_median) = (median(self.censored), median(true));
     }
 }
 

@@ -25,64 +25,74 @@ pub(crate) struct Ramp {
 /// Points that are kept of a curve; of more, the greatest of each slice of time.
 const POINTS: usize = 240;
 
-/// The cells of one run, given all their launches.
-pub(super) fn ramps(cells: Vec<Vec<Launch>>) -> Vec<Ramp> {
-    let first = cells.iter().flatten().map(|launch| launch.start_us).min().unwrap_or(0);
-    let mut order: Vec<i64> = cells.iter().flatten().map(|launch| launch.start_us).collect();
-    order.sort_unstable();
-    cells.into_iter().map(|launches| ramp(launches, first, &order)).collect()
+impl Launch {
+    /// When it was over.
+    pub(super) fn end_us(&self) -> i64 {
+        self.start_us.saturating_add(i64::try_from(self.total_us).unwrap_or(i64::MAX))
+    }
 }
 
-fn ramp(mut launches: Vec<Launch>, first: i64, order: &[i64]) -> Ramp {
-    launches.sort_unstable_by_key(|launch| (launch.start_us, launch.total_us));
+/// A cell with `count` launches, which come in the order of time, as do the ends of those that lasted; `first` is the first start
+/// of its run, `run` all of that run's starts.
+pub(super) fn ramp<L, E>(
+    count: usize,
+    first: i64,
+    launches: impl Fn() -> L,
+    ends: impl Fn() -> E,
+    run: impl Iterator<Item = i64>,
+) -> Ramp
+where
+    L: Iterator<Item = Launch>,
+    E: Iterator<Item = i64>,
+{
     let since = |us: i64| us.saturating_sub(first) as f64;
-    let end = |launch: &Launch| launch.start_us.saturating_add(i64::try_from(launch.total_us).unwrap_or(i64::MAX));
     // What took no time was never running beside anything.
-    let lasting = || launches.iter().filter(|launch| launch.total_us > 0);
-    let mut ends: Vec<i64> = lasting().map(end).collect();
-    ends.sort_unstable();
-    let mut running: Vec<(f64, u32)> = Vec::new();
-    let (mut starts, mut ended) = (lasting().map(|launch| launch.start_us).peekable(), ends.into_iter().peekable());
-    let (mut now, mut most) = (0_u32, 0_u32);
-    // What ends at the moment at which another starts made room for it.
-    while let Some(next_end) = ended.peek().copied() {
-        let at = match starts.peek().copied() {
-            Some(start) if start < next_end => {
-                starts.next();
-                now += 1;
-                start
-            }
-            _ => {
-                ended.next();
-                now = now.saturating_sub(1);
-                next_end
-            }
-        };
-        most = most.max(now);
-        match running.last_mut() {
-            Some(last) if last.0 == since(at) => last.1 = now,
-            _ => running.push((since(at), now)),
+    let starts = || launches().filter(|launch| launch.total_us > 0).map(|launch| launch.start_us);
+    let running = || running(starts(), ends()).map(|(at, now)| (since(at), now));
+    let (mut run, mut before) = (run.peekable(), 0);
+    let every = count.div_ceil(POINTS).max(1);
+    let ready = launches().enumerate().filter(|(index, _)| index % every == 0).filter_map(|(_, launch)| {
+        while run.next_if(|start| *start < launch.start_us).is_some() {
+            before += 1;
         }
-    }
-    let every = launches.len().div_ceil(POINTS).max(1);
-    let ready = launches.iter().enumerate().filter(|(index, _)| index % every == 0).filter_map(|(_, launch)| {
-        let place = order.partition_point(|start| *start < launch.start_us) as u64 + 1;
-        Some((place, launch.ready_us? as f64))
+        Some((before + 1, launch.ready_us? as f64))
     });
     let ready = ready.collect();
-    Ramp { running: slices(running), ready, most }
+    Ramp { ready, most: running().map(|(_, now)| now).max().unwrap_or(0), running: slices(running) }
 }
 
-/// At most [`POINTS`] points: the greatest of each slice of time.
-fn slices(points: Vec<(f64, u32)>) -> Vec<(f64, u32)> {
-    let (Some(first), Some(last)) = (points.first().copied(), points.last().copied()) else { return points };
-    if points.len() <= POINTS {
-        return points;
+/// How many are running from each time on, given the times at which they start and end.
+fn running(starts: impl Iterator<Item = i64>, ends: impl Iterator<Item = i64>) -> impl Iterator<Item = (i64, u32)> {
+    let (mut starts, mut ends, mut now) = (starts.peekable(), ends.peekable(), 0_u32);
+    std::iter::from_fn(move || {
+        let at = starts.peek().copied().into_iter().chain(ends.peek().copied()).min()?;
+        // What ends at the moment at which another starts made room for it.
+        while ends.next_if_eq(&at).is_some() {
+            now = now.saturating_sub(1);
+        }
+        while starts.next_if_eq(&at).is_some() {
+            now += 1;
+        }
+        Some((at, now))
+    })
+}
+
+/// At most [`POINTS`] points and the last: the greatest of each slice of time.
+fn slices<I: Iterator<Item = (f64, u32)>>(points: impl Fn() -> I) -> Vec<(f64, u32)> {
+    let (mut count, mut first, mut last) = (0, None, None);
+    for point in points() {
+        count += 1;
+        first.get_or_insert(point);
+        last = Some(point);
+    }
+    let (Some(first), Some(last)) = (first, last) else { return Vec::new() };
+    if count <= POINTS {
+        return points().collect();
     }
     let width = (last.0 - first.0).max(1.0) / POINTS as f64;
     let mut thinned: Vec<(f64, u32)> = Vec::with_capacity(POINTS + 1);
     let mut slice = usize::MAX;
-    for (at, now) in points {
+    for (at, now) in points() {
         let own = ((at - first.0) / width) as usize;
         match thinned.last_mut() {
             Some(kept) if own == slice => kept.1 = kept.1.max(now),
@@ -91,7 +101,7 @@ fn slices(points: Vec<(f64, u32)>) -> Vec<(f64, u32)> {
         slice = own;
     }
     // After its end nothing runs.
-    thinned.push((last.0, last.1));
+    thinned.push(last);
     thinned
 }
 
@@ -99,6 +109,20 @@ fn slices(points: Vec<(f64, u32)>) -> Vec<(f64, u32)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The cells of one run, given all their launches in any order.
+    fn ramps(cells: Vec<Vec<Launch>>) -> Vec<Ramp> {
+        let mut run: Vec<i64> = cells.iter().flatten().map(|launch| launch.start_us).collect();
+        run.sort_unstable();
+        let first = run.first().copied().unwrap_or(0);
+        let of = |mut cell: Vec<Launch>| {
+            cell.sort_unstable_by_key(|launch| (launch.start_us, launch.total_us));
+            let mut ends: Vec<i64> = cell.iter().filter(|l| l.total_us > 0).map(Launch::end_us).collect();
+            ends.sort_unstable();
+            ramp(cell.len(), first, || cell.iter().copied(), || ends.iter().copied(), run.iter().copied())
+        };
+        cells.into_iter().map(of).collect()
+    }
 
     fn launch(start_us: i64, total_us: u64) -> Launch {
         Launch { start_us, total_us, ready_us: Some(total_us / 2) }

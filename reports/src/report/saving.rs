@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sandbox_bench_core::Condition;
 
-use crate::stats::{Method, Sample, quantile};
+use crate::stats::{Method, quantile};
 
 use super::{CellView, RunView, TaskView};
 
@@ -87,7 +87,5 @@ fn build(runs: &[RunView], backend: &str, id: &str) -> Option<u64> {
 /// The median time of a task to a verdict in a cell, in microseconds; infinite if most of its attempts came to none, none
 /// of no attempts.
 pub(crate) fn median(task: &TaskView, cell: usize) -> Option<f64> {
-    let times = &task.cells.get(cell)?.times;
-    let sample = Sample::new(times.iter().map(|time| (*time, 0)));
-    Some(sample.quantile(0.5, &[1], sample.has_censored())).filter(|median| !median.is_nan())
+    task.cells.get(cell)?.median
 }

@@ -108,22 +108,20 @@ impl Report {
     }
 
     fn verdicts(&self) -> Table {
-        let known = self.cells.iter().filter(|cell| cell.verdict.n > 0);
+        let known = self.cells.iter().filter(|cell| cell.verdict.curve.n > 0);
         let rows = known.map(|cell| {
-            let curve = &cell.verdict;
-            let quantile = |p| time(curve.quantile(p).unwrap_or(f64::INFINITY));
-            let middle = curve.steps.iter().find(|step| step.survival <= 0.5);
-            let interval = middle.and_then(|step| step.interval).map_or_else(nothing, |(low, high)| {
+            let verdict = &cell.verdict;
+            let interval = verdict.interval.map_or_else(nothing, |(low, high)| {
                 let share = format!("{:.0}–{:.0} %", (1.0 - high) * 100.0, (1.0 - low) * 100.0);
                 Figure { text: share, sort: Some(1.0 - high) }
             });
             vec![
                 text(cell.name.clone()),
-                number(curve.n as u64),
-                number(curve.censored as u64),
-                quantile(0.5),
+                number(verdict.curve.n as u64),
+                number(verdict.censored as u64),
+                time(verdict.p50.unwrap_or(f64::INFINITY)),
                 interval,
-                quantile(0.95),
+                time(verdict.p95.unwrap_or(f64::INFINITY)),
             ]
         });
         Table {

@@ -35,6 +35,25 @@ impl Default for Bootstrap {
 /// What one interval may cost: so many values looked at.
 const AFFORDABLE: usize = 100_000_000;
 
+/// Weights of resamples that are held at one time.
+const DRAWN: usize = 1_000_000;
+
+/// How often each unit is drawn in one resample.
+fn draw(rng: &mut ChaCha8Rng, strata: &[usize], units: usize) -> Vec<u32> {
+    let mut weights = vec![0; units];
+    let mut rest = weights.as_mut_slice();
+    for &size in strata {
+        let (stratum, after) = rest.split_at_mut(size);
+        for _ in 0..size {
+            if let Some(weight) = stratum.get_mut(rng.random_range(0..size)) {
+                *weight += 1;
+            }
+        }
+        rest = after;
+    }
+    weights
+}
+
 impl Bootstrap {
     /// The default, with fewer resamples (at least 200) where each has to look at very many values.
     #[must_use]
@@ -49,31 +68,32 @@ impl Bootstrap {
     /// `figure` is given how often each unit is drawn. It may answer infinity ("beyond what was observed") and NaN ("no
     /// figure"), which is left out. None if there is no figure, or fewer than two units in a stratum.
     pub fn interval(&self, strata: &[usize], mut figure: impl FnMut(&[u32]) -> f64) -> Option<(f64, Interval)> {
+        self.interval_at_once(strata, |drawn| drawn.iter().map(|weights| figure(weights)).collect())
+    }
+
+    /// [`Bootstrap::interval`] for values that are costly to go through: `figures` is given how often each unit is drawn in
+    /// several resamples, as many as some megabytes hold, and answers a figure for each of them.
+    pub fn interval_at_once(
+        &self,
+        strata: &[usize],
+        mut figures: impl FnMut(&[Vec<u32>]) -> Vec<f64>,
+    ) -> Option<(f64, Interval)> {
         let smallest = *strata.iter().min()?;
         if smallest < 2 {
             return None;
         }
-        let mut weights = vec![1; strata.iter().sum()];
-        let estimate = figure(&weights);
-        if estimate.is_nan() {
-            return None;
-        }
+        let units: usize = strata.iter().sum();
+        let estimate = figures(&[vec![1; units]]).first().copied().filter(|estimate| !estimate.is_nan())?;
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        let mut figures: Vec<f64> = Vec::with_capacity(self.resamples as usize);
-        for _ in 0..self.resamples {
-            let mut rest = weights.as_mut_slice();
-            for &size in strata {
-                let (stratum, after) = rest.split_at_mut(size);
-                stratum.fill(0);
-                for _ in 0..size {
-                    if let Some(weight) = stratum.get_mut(rng.random_range(0..size)) {
-                        *weight += 1;
-                    }
-                }
-                rest = after;
-            }
-            figures.push(figure(&weights));
+        let mut found: Vec<f64> = Vec::with_capacity(self.resamples as usize);
+        let at_once = (DRAWN / units.max(1)).clamp(1, self.resamples.max(1) as usize);
+        while found.len() < self.resamples as usize {
+            let drawn: Vec<Vec<u32>> = (0..at_once.min(self.resamples as usize - found.len()))
+                .map(|_| draw(&mut rng, strata, units))
+                .collect();
+            found.extend(figures(&drawn));
         }
+        let mut figures = found;
         figures.retain(|figure| !figure.is_nan());
         figures.sort_by(f64::total_cmp);
         let freedom = strata.iter().map(|size| size - 1).sum();

@@ -14,15 +14,7 @@ impl Ecdf {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let n = values.len();
-        let mut steps: Vec<(f64, f64)> = Vec::new();
-        for (value, count) in values.into_iter().zip(1..) {
-            let share = f64::from(count) / n as f64;
-            match steps.last_mut() {
-                Some(last) if last.0 == value => last.1 = share,
-                _ => steps.push((value, share)),
-            }
-        }
-        Self { steps, n }
+        Self { steps: ecdf(values.into_iter(), n).collect(), n }
     }
 
     /// The share of values that are at most `x`; 0 of no values.
@@ -43,4 +35,17 @@ impl Ecdf {
     pub fn n(&self) -> usize {
         self.n
     }
+}
+
+/// The steps of `n` values that come in ascending order: each distinct one with the share of values up to it.
+pub fn ecdf(ascending: impl Iterator<Item = f64>, n: usize) -> impl Iterator<Item = (f64, f64)> {
+    let (mut values, mut count) = (ascending.peekable(), 0u64);
+    std::iter::from_fn(move || {
+        let value = values.next()?;
+        count += 1;
+        while values.next_if(|next| *next == value).is_some() {
+            count += 1;
+        }
+        Some((value, count as f64 / n as f64))
+    })
 }

@@ -14,6 +14,7 @@
 mod bootstrap;
 mod ecdf;
 mod interval;
+mod median;
 mod paired;
 pub mod proportion;
 mod quantile;
@@ -28,13 +29,14 @@ mod variance;
 mod tests;
 
 pub use bootstrap::Bootstrap;
-pub use ecdf::Ecdf;
+pub use ecdf::{Ecdf, ecdf};
 pub use interval::Interval;
+pub use median::{Resampled, Timed, median, resampled_median};
 pub use paired::{Pair, paired};
-pub use quantile::{Method, quantile};
-pub use rank_test::{RankTest, holm, mann_whitney};
-pub use ranking::{MIN_REPLICATES, Place, TooFew, enough, rank};
+pub use quantile::{Method, quantile, quantile_at};
+pub use rank_test::{RankSums, RankTest, holm, mann_whitney};
+pub use ranking::{ByTask, MIN_REPLICATES, Place, TooFew, enough, rank};
 pub use sample::{Sample, Time};
-pub use survival::{KaplanMeier, Step};
+pub use survival::{KaplanMeier, Step, steps};
 pub use units::{Unit, Units};
 pub use variance::Components;

@@ -19,19 +19,23 @@ pub enum Method {
 /// The `p`-quantile (0 ≤ `p` ≤ 1) of values that are sorted in ascending order; none of no values.
 #[must_use]
 pub fn quantile(sorted: &[f64], p: f64, method: Method) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
+    quantile_at(sorted.len(), p, method, |index| sorted.get(index).copied())
+}
+
+/// … of `n` such values, wherever they are: `at` gives the one at an index, from 0.
+pub fn quantile_at(n: usize, p: f64, method: Method, at: impl Fn(usize) -> Option<f64>) -> Option<f64> {
+    let last = n.checked_sub(1)?;
     let p = p.clamp(0.0, 1.0);
-    let at = |index: usize| sorted.get(index.min(last)).copied();
     match method {
         Method::R7 => {
             let position = last as f64 * p;
-            let (low, high) = (at(position as usize)?, at(position as usize + 1)?);
+            let (low, high) = (at(position as usize)?, at((position as usize + 1).min(last))?);
             Some(low + position.fract() * (high - low))
         }
         Method::NearestRank => {
             // A product like 20 · 0.95 must not land just above the whole number that it stands for.
-            let rank = (sorted.len() as f64 * p - 1e-9).ceil();
-            at((rank.max(1.0) - 1.0) as usize)
+            let rank = (n as f64 * p - 1e-9).ceil();
+            at(((rank.max(1.0) - 1.0) as usize).min(last))
         }
     }
 }

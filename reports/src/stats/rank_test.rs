@@ -26,30 +26,57 @@ pub struct RankTest {
 /// the exact distribution. Infinite values are allowed; NaN is not. None if no stratum has values on both sides.
 #[must_use]
 pub fn mann_whitney(strata: &[(Vec<f64>, Vec<f64>)]) -> Option<RankTest> {
-    let strata: Vec<Stratum> = strata.iter().filter_map(|(a, b)| Stratum::of(a, b)).collect();
-    let pairs: f64 = strata.iter().map(|stratum| (stratum.first * stratum.second()) as f64).sum();
-    if strata.is_empty() {
-        return None;
+    let mut sums = RankSums::default();
+    strata.iter().for_each(|(a, b)| sums.add(a, b));
+    sums.test()
+}
+
+/// [`mann_whitney`] of strata that come one after the other. Held of each are sums, and its ranks only as long as the exact
+/// distribution can be afforded.
+#[derive(Debug, Default)]
+pub struct RankSums {
+    pairs: f64,
+    /// Twice the sum of ranks of the first samples, less its expectation: a whole number.
+    observed: i64,
+    variance: f64,
+    exact: Exact,
+}
+
+impl RankSums {
+    /// Takes in the two samples of a stratum; one without values on both sides tells nothing.
+    pub fn add(&mut self, a: &[f64], b: &[f64]) {
+        let Some(stratum) = Stratum::of(a, b) else { return };
+        self.pairs += (stratum.first * stratum.second()) as f64;
+        self.observed += stratum.observed - stratum.expected();
+        self.variance += stratum.variance();
+        self.exact.add(stratum);
     }
-    // Twice the sum of ranks of the first samples, less its expectation: a whole number.
-    let observed: i64 = strata.iter().map(|stratum| stratum.observed - stratum.expected()).sum();
-    let second_greater = 0.5 - observed as f64 / 2.0 / pairs;
-    let (p, floor, exact) = match exact(&strata) {
-        Some(null) => {
-            let at_least = |least: i64| null.iter().filter(|(d, _)| d.abs() >= least).map(|(_, p)| p).sum::<f64>();
-            let possible = null.iter().filter(|(_, p)| *p > 0.0).map(|(d, _)| d.abs()).max().unwrap_or(0);
-            (at_least(observed.abs()), at_least(possible), true)
+
+    /// The test over all of them; none if no stratum had values on both sides.
+    #[must_use]
+    pub fn test(self) -> Option<RankTest> {
+        let Self { pairs, observed, variance, exact } = self;
+        if pairs == 0.0 {
+            return None;
         }
-        None => {
-            let deviation = strata.iter().map(Stratum::variance).sum::<f64>().sqrt();
-            let p = |distance: f64| {
-                let z = (distance - 0.5).max(0.0) / deviation;
-                if deviation > 0.0 { 2.0 * Normal::standard().sf(z) } else { 1.0 }
-            };
-            (p(observed.abs() as f64 / 2.0), p(pairs / 2.0), false)
-        }
-    };
-    Some(RankTest { p: p.min(1.0), floor: floor.min(1.0), exact, second_greater })
+        let second_greater = 0.5 - observed as f64 / 2.0 / pairs;
+        let (p, floor, exact) = match exact.distribution() {
+            Some(null) => {
+                let at_least = |least: i64| null.iter().filter(|(d, _)| d.abs() >= least).map(|(_, p)| p).sum::<f64>();
+                let possible = null.iter().filter(|(_, p)| *p > 0.0).map(|(d, _)| d.abs()).max().unwrap_or(0);
+                (at_least(observed.abs()), at_least(possible), true)
+            }
+            None => {
+                let deviation = variance.sqrt();
+                let p = |distance: f64| {
+                    let z = (distance - 0.5).max(0.0) / deviation;
+                    if deviation > 0.0 { 2.0 * Normal::standard().sf(z) } else { 1.0 }
+                };
+                (p(observed.abs() as f64 / 2.0), p(pairs / 2.0), false)
+            }
+        };
+        Some(RankTest { p: p.min(1.0), floor: floor.min(1.0), exact, second_greater })
+    }
 }
 
 /// Adjusts p-values for their number (Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979): those that
@@ -69,6 +96,7 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 }
 
 /// One stratum: twice the ranks of all its values, in ascending order, and which of them the first sample has.
+#[derive(Debug)]
 struct Stratum {
     ranks: Vec<usize>,
     first: usize,
@@ -138,29 +166,49 @@ impl Stratum {
     }
 }
 
-/// The exact distribution of the sum over all strata, less its expectation; none if it costs too much.
-fn exact(strata: &[Stratum]) -> Option<Vec<(i64, f64)>> {
-    let (mut cost, mut length) = (0usize, 1usize);
-    for stratum in strata {
+/// The strata of an exact distribution, until that costs too much.
+#[derive(Debug)]
+struct Exact {
+    strata: Option<Vec<Stratum>>,
+    cost: usize,
+    length: usize,
+}
+
+impl Default for Exact {
+    fn default() -> Self {
+        Self { strata: Some(Vec::new()), cost: 0, length: 1 }
+    }
+}
+
+impl Exact {
+    fn add(&mut self, stratum: Stratum) {
+        let Some(strata) = &mut self.strata else { return };
         let sums = stratum.greatest() + 1;
         let choices = stratum.ranks.len().saturating_mul(stratum.first).saturating_mul(sums);
-        cost = cost.saturating_add(choices).saturating_add(length.saturating_mul(sums));
-        length = length.saturating_add(sums);
-        if cost > AFFORDABLE || stratum.ranks.len() > 500 {
-            return None;
+        self.cost = self.cost.saturating_add(choices).saturating_add(self.length.saturating_mul(sums));
+        self.length = self.length.saturating_add(sums);
+        if self.cost > AFFORDABLE || stratum.ranks.len() > 500 {
+            self.strata = None;
+        } else {
+            strata.push(stratum);
         }
     }
-    let mut sum = vec![1.0];
-    for stratum in strata {
-        let null = stratum.null();
-        let mut next = vec![0.0; sum.len() + null.len() - 1];
-        for (offset, p) in null.iter().enumerate().filter(|(_, p)| **p > 0.0) {
-            for (to, from) in next.iter_mut().skip(offset).zip(&sum) {
-                *to += p * from;
+
+    /// The probability of each sum over all strata, less its expectation; none if it costs too much.
+    fn distribution(self) -> Option<Vec<(i64, f64)>> {
+        let strata = self.strata?;
+        let mut sum = vec![1.0];
+        for stratum in &strata {
+            let null = stratum.null();
+            let mut next = vec![0.0; sum.len() + null.len() - 1];
+            for (offset, p) in null.iter().enumerate().filter(|(_, p)| **p > 0.0) {
+                for (to, from) in next.iter_mut().skip(offset).zip(&sum) {
+                    *to += p * from;
+                }
             }
+            sum = next;
         }
-        sum = next;
+        let expected: i64 = strata.iter().map(Stratum::expected).sum();
+        Some(sum.into_iter().enumerate().map(|(value, p)| (value as i64 - expected, p)).collect())
     }
-    let expected: i64 = strata.iter().map(Stratum::expected).sum();
-    Some(sum.into_iter().enumerate().map(|(value, p)| (value as i64 - expected, p)).collect())
 }

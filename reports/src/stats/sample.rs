@@ -28,6 +28,25 @@ impl Time {
         Self::at_least(f64::INFINITY)
     }
 
+    /// A number whose order is that of the times, for times that are whole numbers.
+    #[must_use]
+    pub(crate) fn code(self) -> u64 {
+        match self.value.is_finite() {
+            // Below the code of what never ends.
+            true => (self.value as u64).min((u64::MAX >> 1) - 1) << 1 | u64::from(self.censored),
+            false => u64::MAX,
+        }
+    }
+
+    /// The time that has this code.
+    #[must_use]
+    pub(crate) fn of_code(code: u64) -> Self {
+        match code {
+            u64::MAX => Self::never(),
+            _ => Self { value: (code >> 1) as f64, censored: code & 1 == 1 },
+        }
+    }
+
     /// The value for rank tests: what did not end ranks behind everything that did.
     #[must_use]
     pub fn rank_value(self) -> f64 {
@@ -71,45 +90,104 @@ impl Sample {
     pub fn quantile(&self, p: f64, weights: &[u32], censoring: bool) -> f64 {
         let weight = |unit: usize| u64::from(weights.get(unit).copied().unwrap_or(0));
         let total: u64 = self.sorted.iter().map(|(_, unit)| weight(*unit)).sum();
-        if total == 0 {
-            return f64::NAN;
-        }
-        if censoring { self.kaplan_meier(p, total, weight) } else { self.r7(p, total, weight) }
-    }
-
-    fn r7(&self, p: f64, total: u64, weight: impl Fn(usize) -> u64) -> f64 {
-        let position = (total - 1) as f64 * p.clamp(0.0, 1.0);
-        let (mut passed, mut low) = (0, None);
+        let mut reading = Reading::new(p, total, censoring);
         for (time, unit) in &self.sorted {
-            passed += weight(*unit);
-            if low.is_none() && passed > position as u64 {
-                low = Some(time.value);
-            }
-            if let Some(low) = low
-                && (passed > position as u64 + 1 || passed == total)
-            {
-                return low + position.fract() * (time.value - low);
+            reading.add(*time, weight(*unit));
+            if reading.done() {
+                break;
             }
         }
-        f64::NAN
+        reading.value()
+    }
+}
+
+/// A quantile that is read off times while they pass in ascending order, each counted as often as is said.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    p: f64,
+    total: u64,
+    passed: u64,
+    by: By,
+    found: Option<f64>,
+}
+
+#[derive(Debug, Clone)]
+enum By {
+    /// the value at the position, once it has passed.
+    Rank { low: Option<f64> },
+    /// Kaplan-Meier: the share that lasts, and what passed of equal times.
+    Survival { share: f64, same: Option<Same> },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Same {
+    value: f64,
+    events: u64,
+    all: u64,
+}
+
+impl Reading {
+    /// Of times that together count `total` times; by Kaplan-Meier if `censoring`, else by R-7.
+    pub(super) fn new(p: f64, total: u64, censoring: bool) -> Self {
+        let by = if censoring { By::Survival { share: 1.0, same: None } } else { By::Rank { low: None } };
+        Self { p: p.clamp(0.0, 1.0), total, passed: 0, by, found: None }
     }
 
-    fn kaplan_meier(&self, p: f64, total: u64, weight: impl Fn(usize) -> u64) -> f64 {
-        let (mut at_risk, mut survival) = (total, 1.0);
-        for same in self.sorted.chunk_by(|(a, _), (b, _)| a.value == b.value) {
-            let events: u64 = same.iter().filter(|(time, _)| !time.censored).map(|(_, unit)| weight(*unit)).sum();
-            let left: u64 = same.iter().map(|(_, unit)| weight(*unit)).sum();
-            if at_risk > 0 {
-                survival *= 1.0 - events as f64 / at_risk as f64;
+    pub(super) fn add(&mut self, time: Time, weight: u64) {
+        if weight == 0 || self.found.is_some() {
+            return;
+        }
+        match &mut self.by {
+            By::Rank { low } => {
+                self.passed += weight;
+                let position = (self.total - 1) as f64 * self.p;
+                if low.is_none() && self.passed > position as u64 {
+                    *low = Some(time.value);
+                }
+                if let Some(low) = *low
+                    && (self.passed > position as u64 + 1 || self.passed == self.total)
+                {
+                    self.found = Some(low + position.fract() * (time.value - low));
+                }
             }
-            at_risk -= left;
-            if let Some((time, _)) = same.first()
-                && events > 0
-                && survival <= 1.0 - p + 1e-12
-            {
-                return time.value;
+            By::Survival { same: Some(same), .. } if same.value == time.value => {
+                same.events += if time.censored { 0 } else { weight };
+                same.all += weight;
+            }
+            By::Survival { .. } => {
+                self.close();
+                if let By::Survival { same, .. } = &mut self.by {
+                    let events = if time.censored { 0 } else { weight };
+                    *same = Some(Same { value: time.value, events, all: weight });
+                }
             }
         }
-        f64::INFINITY
+    }
+
+    /// Takes equal times into account, all of which have passed.
+    fn close(&mut self) {
+        let By::Survival { share, same } = &mut self.by else { return };
+        let Some(Same { value, events, all }) = same.take() else { return };
+        if events > 0 {
+            *share *= 1.0 - events as f64 / (self.total - self.passed) as f64;
+            if *share <= 1.0 - self.p + 1e-12 {
+                self.found = Some(value);
+            }
+        }
+        self.passed += all;
+    }
+
+    /// True if what is still to come changes nothing.
+    pub(super) fn done(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// The quantile; infinite if the curve does not come down so far, NaN of no times.
+    pub(super) fn value(mut self) -> f64 {
+        if !self.done() {
+            self.close();
+        }
+        let beyond = if self.total == 0 || matches!(self.by, By::Rank { .. }) { f64::NAN } else { f64::INFINITY };
+        self.found.unwrap_or(beyond)
     }
 }

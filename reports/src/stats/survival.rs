@@ -19,6 +19,14 @@ pub struct Step {
     pub interval: Option<(f64, f64)>,
 }
 
+impl Step {
+    /// True if the share `p` is done by then.
+    #[must_use]
+    pub fn has_done(&self, p: f64) -> bool {
+        self.survival <= 1.0 - p + 1e-12
+    }
+}
+
 /// Kaplan-Meier's estimate of the share that takes longer than a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KaplanMeier {
@@ -37,33 +45,44 @@ impl KaplanMeier {
     pub fn of(times: &[Time], confidence: f64) -> Self {
         let mut sorted = times.to_vec();
         sorted.sort_by(|a, b| a.value.total_cmp(&b.value));
-        let z = Normal::standard().inverse_cdf(0.5 + confidence.clamp(0.0, 1.0) / 2.0);
-        let (mut at_risk, mut survival, mut greenwood) = (sorted.len() as u64, 1.0f64, 0.0);
-        let mut steps = Vec::new();
-        for same in sorted.chunk_by(|a, b| a.value == b.value) {
-            let events = same.iter().filter(|time| !time.censored).count() as u64;
-            if let Some(first) = same.first()
-                && events > 0
-            {
-                let (d, n) = (events as f64, at_risk as f64);
-                survival = if events == at_risk { 0.0 } else { survival * (1.0 - d / n) };
-                greenwood += d / (n * (n - d));
-                let inside = survival > 0.0 && survival < 1.0;
-                let interval = inside.then(|| {
-                    let spread = z * greenwood.sqrt() / survival.ln();
-                    let bound = |sign: f64| survival.powf((sign * spread).exp());
-                    (bound(-1.0), bound(1.0))
-                });
-                steps.push(Step { time: first.value, at_risk, events, survival, interval });
-            }
-            at_risk -= same.len() as u64;
-        }
-        Self { steps, n: sorted.len(), censored: sorted.iter().filter(|time| time.censored).count() }
+        let (n, censored) = (sorted.len(), sorted.iter().filter(|time| time.censored).count());
+        Self { steps: steps(sorted.into_iter(), n as u64, confidence).collect(), n, censored }
     }
 
     /// The smallest time by which the share `p` is done; none if the curve does not come down so far.
     #[must_use]
     pub fn quantile(&self, p: f64) -> Option<f64> {
-        self.steps.iter().find(|step| step.survival <= 1.0 - p + 1e-12).map(|step| step.time)
+        self.steps.iter().find(|step| step.has_done(p)).map(|step| step.time)
     }
+}
+
+/// The steps of the curve of `n` times that come in ascending order, one after the other.
+pub fn steps(ascending: impl Iterator<Item = Time>, n: u64, confidence: f64) -> impl Iterator<Item = Step> {
+    let z = Normal::standard().inverse_cdf(0.5 + confidence.clamp(0.0, 1.0) / 2.0);
+    let (mut times, mut at_risk, mut survival, mut greenwood) = (ascending.peekable(), n, 1.0f64, 0.0);
+    std::iter::from_fn(move || {
+        loop {
+            let first = times.next()?;
+            let (mut events, mut all) = (u64::from(!first.censored), 1);
+            while let Some(time) = times.next_if(|time| time.value == first.value) {
+                events += u64::from(!time.censored);
+                all += 1;
+            }
+            let before = at_risk;
+            at_risk = at_risk.saturating_sub(all);
+            if events == 0 {
+                continue;
+            }
+            let (d, n) = (events as f64, before as f64);
+            survival = if events == before { 0.0 } else { survival * (1.0 - d / n) };
+            greenwood += d / (n * (n - d));
+            let inside = survival > 0.0 && survival < 1.0;
+            let interval = inside.then(|| {
+                let spread = z * greenwood.sqrt() / survival.ln();
+                let bound = |sign: f64| survival.powf((sign * spread).exp());
+                (bound(-1.0), bound(1.0))
+            });
+            return Some(Step { time: first.value, at_risk: before, events, survival, interval });
+        }
+    })
 }

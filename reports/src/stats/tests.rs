@@ -309,6 +309,28 @@ proptest! {
         prop_assert!(plan.interval(&[tasks, 1], |_| 1.0).is_none(), "of one unit nothing can be said");
     }
 
+    /// Resamples that are looked at together, a part of the times at a time, give what each gives for itself.
+    #[test]
+    fn a_median_that_passes_by_is_that_of_the_whole_sample(times in times(), tasks in 1usize..9) {
+        let mut sizes = vec![0; tasks];
+        let mut timed: Vec<Timed> = Vec::new();
+        for (n, time) in times.iter().enumerate() {
+            let task = n % tasks;
+            timed.push(Timed { time: *time, task, trial: sizes[task] });
+            sizes[task] += 1;
+        }
+        timed.sort_by(|a, b| a.time.value.total_cmp(&b.time.value));
+        let found = resampled_median(&sizes, || timed.iter().copied(), true);
+        let whole = Units::of(&[sizes.clone()]).and_then(|units| {
+            let sample = Sample::new(timed.iter().map(|t| (t.time, units.number(0, t.task, t.trial))));
+            Bootstrap::of(times.len()).interval(&units.strata, |weights| sample.quantile(0.5, weights, true))
+        });
+        prop_assert_eq!(found.map(|found| (found.median, found.interval)), whole);
+        let plain = Sample::new(timed.iter().map(|t| (t.time, 0))).quantile(0.5, &[1], true);
+        let passing = median(&sizes, || timed.iter().copied(), true);
+        prop_assert!(passing == plain || (passing.is_nan() && plain.is_nan()));
+    }
+
     #[test]
     fn the_rank_test_is_symmetric_and_blind_to_order_and_scale(
         a in prop::collection::vec(0i32..30, 1..12), b in prop::collection::vec(0i32..30, 1..12), seed in any::<u64>()

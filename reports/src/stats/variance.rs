@@ -21,24 +21,34 @@ impl Components {
     /// Of values in groups: trials by task, commands by sandbox. None below two groups, or if no group has two values.
     #[must_use]
     pub fn of(groups: &[Vec<f64>]) -> Option<Self> {
-        let groups: Vec<&Vec<f64>> = groups.iter().filter(|group| !group.is_empty()).collect();
-        let (k, n) = (groups.len() as f64, groups.iter().map(|group| group.len()).sum::<usize>() as f64);
-        if k < 2.0 || n <= k {
-            return None;
-        }
+        let values = || groups.iter().flatten();
+        Self::of_groups(groups, values().count() as u64, values().sum())
+    }
+
+    /// … of groups that come one after the other, with `n` values in all, which have this sum.
+    pub fn of_groups<G: AsRef<[f64]>>(groups: impl IntoIterator<Item = G>, n: u64, sum: f64) -> Option<Self> {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let grand = groups.iter().flat_map(|group| group.iter()).sum::<f64>() / n;
-        let (mut among, mut inside, mut squares) = (0.0, 0.0, 0.0);
-        for group in &groups {
+        let (mut count, mut among, mut inside, mut squares) = (0, 0.0, 0.0, 0.0);
+        let grand = sum / n as f64;
+        for group in groups {
+            let group = group.as_ref();
+            if group.is_empty() {
+                continue;
+            }
             let (size, middle) = (group.len() as f64, mean(group));
             among += size * (middle - grand).powi(2);
             inside += group.iter().map(|value| (value - middle).powi(2)).sum::<f64>();
             squares += size * size;
+            count += 1;
         }
-        let within = inside / (n - k);
-        let typical_size = (n - squares / n) / (k - 1.0);
+        if count < 2 || n <= count {
+            return None;
+        }
+        let (k, all) = (count as f64, n as f64);
+        let within = inside / (all - k);
+        let typical_size = (all - squares / all) / (k - 1.0);
         let between = ((among / (k - 1.0) - within) / typical_size).max(0.0);
-        Some(Self { between, within, groups: groups.len() as u64, n: n as u64 })
+        Some(Self { between, within, groups: count, n })
     }
 
     /// The share of the variance that lies between groups; none if nothing varies.

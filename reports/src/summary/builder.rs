@@ -1,8 +1,10 @@
-//! One pass over a journal's events. Kept per attempt: one number for each phase that it reached. Kept per trial: how it
-//! ended.
+//! One pass over a journal's events, in memory that grows with the cells and the tasks, but not with the trials: a few numbers
+//! of each attempt are kept, beyond some megabytes on disk ([`Kept`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::Path;
 
 use jiff::Timestamp;
 use sandbox_bench_core::evidence::{
@@ -11,13 +13,12 @@ use sandbox_bench_core::evidence::{
 use sandbox_bench_core::{CacheUse, Condition, ConditionProof, Decision, FailureClass, Phase};
 
 use super::agents::{self, AgentFigures, ReplayFigures};
-use super::times::TaskTimes;
+use super::kept::{Kept, Times, Told, Trial};
 use super::{
-    AllTimes, ArtifactBuild, CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, RatesUsed, Summary,
-    TotalTimes, Trials, times,
+    ArtifactBuild, CacheCounts, Cell, CleanupCounts, Outcome, PhaseTimes, ProofCounts, RatesUsed, Summary, TotalTimes,
+    Trials, times,
 };
 use crate::cost::{CostTally, RateCard, price};
-use crate::percentile::Durations;
 use crate::stats::proportion::wilson;
 use crate::stats::{Bootstrap, Time};
 
@@ -26,10 +27,9 @@ use crate::stats::{Bootstrap, Time};
 pub struct SummaryBuilder {
     cells: Vec<CellBuilder>,
     planned: Option<u64>,
-    /// How each trial ended, by the hash of its key: 64 bits keep apart more trials than any run has.
-    trials: HashMap<u64, Trial>,
-    /// The cell of each attempt's tag, by its hash.
-    tags: HashMap<u64, usize>,
+    /// Times, ends and tags, by hashes: 64 bits keep apart more trials than any run has.
+    kept: Kept,
+    cleanup: CleanupCounts,
     finished: bool,
     interrupted: bool,
     unknown_events: BTreeMap<String, u64>,
@@ -37,18 +37,6 @@ pub struct SummaryBuilder {
     artifacts: Vec<ArtifactBuild>,
     manifest: Manifest,
     rates: RateCard,
-}
-
-/// The state of a trial after its last recorded attempt.
-#[derive(Debug)]
-struct Trial {
-    cell: usize,
-    attempts: u64,
-    end: End,
-    /// Hash of the task.
-    task: u64,
-    /// True if the verifier had its word.
-    judged: bool,
 }
 
 /// How an attempt ended.
@@ -71,10 +59,46 @@ impl End {
     }
 }
 
+/// The classes of failures, each at its code.
+const CLASSES: [FailureClass; 11] = [
+    FailureClass::Startup,
+    FailureClass::Transport,
+    FailureClass::Environment,
+    FailureClass::Solver,
+    FailureClass::Patch,
+    FailureClass::Timeout,
+    FailureClass::Rejected,
+    FailureClass::Verifier,
+    FailureClass::Cleanup,
+    FailureClass::Unavailable,
+    FailureClass::Interrupted,
+];
+
+impl End {
+    /// A small number that stands for it.
+    pub(crate) fn code(self) -> u64 {
+        match self {
+            Self::Accepted => 0,
+            Self::Rejected => 1,
+            Self::Failed(class) => 2 + class as u64,
+        }
+    }
+
+    /// The end that has this code.
+    pub(crate) fn of_code(code: u64) -> Self {
+        match code {
+            0 => Self::Accepted,
+            1 => Self::Rejected,
+            _ => Self::Failed(CLASSES.get(code as usize - 2).copied().unwrap_or(FailureClass::Verifier)),
+        }
+    }
+}
+
 impl SummaryBuilder {
-    /// Begins the summary of the run with this manifest; costs are estimated by `rates`.
+    /// Begins the summary of the run with this manifest; costs are estimated by `rates`. What does not fit into memory goes
+    /// to files without names in the directory `scratch`.
     #[must_use]
-    pub fn new(manifest: Manifest, rates: RateCard) -> Self {
+    pub fn new(manifest: Manifest, rates: RateCard, scratch: &Path) -> Self {
         let plan = &manifest.plan;
         let variants = plan.variants();
         let none = plan.models.is_empty().then_some(None);
@@ -95,8 +119,8 @@ impl SummaryBuilder {
         Self {
             cells,
             planned,
-            trials: HashMap::new(),
-            tags: HashMap::new(),
+            kept: Kept::new(scratch),
+            cleanup: CleanupCounts::default(),
             finished: false,
             interrupted: false,
             unknown_events: BTreeMap::new(),
@@ -139,16 +163,13 @@ impl SummaryBuilder {
             self.cells.len() - 1
         });
         let end = End::of(attempt);
-        let task = hash(&(&attempt.trial.dataset, &attempt.trial.task));
-        let new = Trial { cell: index, attempts: 0, end, task, judged: false };
-        let trial = self.trials.entry(hash(&attempt.trial)).or_insert(new);
-        trial.attempts += 1;
-        trial.end = end;
-        trial.judged = attempt.verdict.as_ref().is_some_and(|v| v.decision != Decision::Undecided);
-        self.tags.insert(hash(&attempt.tag), index);
+        let task = hash(&(&key.dataset, &key.task));
+        let judged = attempt.verdict.as_ref().is_some_and(|v| v.decision != Decision::Undecided);
+        self.kept.end(hash(key), task, index, end, judged);
+        self.kept.tag(hash(&attempt.tag), index);
         // A sandbox that serves many trials has a tag of its own.
-        if let Some(sandbox) = &attempt.sandbox {
-            self.tags.insert(hash(&sandbox.tag), index);
+        if let Some(sandbox) = attempt.sandbox.as_ref().filter(|sandbox| sandbox.tag != attempt.tag) {
+            self.kept.tag(hash(&sandbox.tag), index);
         }
         let against = attempt.verdict.as_ref().map(|verdict| verdict.disagreements.as_slice()).unwrap_or_default();
         if !against.is_empty() && attempt.failure.as_ref().is_none_or(|f| f.class != FailureClass::Verifier) {
@@ -156,29 +177,58 @@ impl SummaryBuilder {
             self.disagreements.add(words);
         }
         if let Some(cell) = self.cells.get_mut(index) {
-            cell.attempt(attempt, end, &self.rates);
+            cell.attempt(attempt, &self.rates);
         }
+        self.times(index, attempt, end, task);
     }
 
-    /// The summary, given what is known of everything that was created.
-    #[must_use]
-    pub fn finish(mut self, ledger: &[CleanupEntry]) -> Summary {
+    /// Keeps the times of an attempt.
+    fn times(&mut self, cell: usize, attempt: &Attempt, end: End, task: u64) {
+        for (index, phase) in Phase::ALL.into_iter().enumerate() {
+            if let Some(us) = attempt.phase_us(phase) {
+                let ok = attempt.phases.iter().filter(|span| span.phase == phase).all(|span| span.ok);
+                self.kept.time(cell, if ok { Times::Completed(index) } else { Times::Broken(index) }, us);
+            }
+        }
+        let us = attempt.total_us;
+        let (which, time) = match end {
+            End::Accepted => (Times::Accepted, Time::seen(us as f64)),
+            End::Rejected => (Times::Rejected, Time::seen(us as f64)),
+            // Nothing was tried, so nothing took time.
+            End::Failed(FailureClass::Unavailable) => return,
+            End::Failed(_) if attempt.phases.is_empty() => return,
+            End::Failed(_) => (Times::Failed, times::unfinished(attempt, us)),
+        };
+        self.kept.total(cell, which, us, task);
+        self.kept.verdict(cell, time, task);
+    }
+
+    /// Takes in what is known at last of an object that the run created.
+    pub fn object(&mut self, entry: &CleanupEntry) {
+        count_cleanup(&mut self.cleanup, entry.state);
+        self.kept.object(hash(&entry.tag), entry.state);
+    }
+
+    /// The summary, once all events and objects are told.
+    ///
+    /// # Errors
+    /// What keeping numbers on disk failed with.
+    pub fn finish(mut self) -> io::Result<Summary> {
+        let told = self.kept.sorted()?;
         let mut totals = Trials::default();
-        for trial in self.trials.values() {
+        for trial in told.trials() {
             if let Some(cell) = self.cells.get_mut(trial.cell) {
-                count(&mut cell.trials, trial);
-                cell.judge(trial);
+                count(&mut cell.trials, &trial);
+                cell.judge(&trial);
             }
-            count(&mut totals, trial);
+            count(&mut totals, &trial);
         }
-        let mut cleanup = CleanupCounts::default();
-        for entry in ledger {
-            count_cleanup(&mut cleanup, entry.state);
-            let cell = self.tags.get(&hash(&entry.tag)).and_then(|&cell| self.cells.get_mut(cell));
-            if let Some(cell) = cell {
-                count_cleanup(&mut cell.cleanup, entry.state);
+        for (cell, state) in told.objects() {
+            if let Some(cell) = self.cells.get_mut(cell) {
+                count_cleanup(&mut cell.cleanup, state);
             }
         }
+        let cleanup = self.cleanup;
         let planned = self.planned;
         totals.planned = Some(self.manifest.trials);
         let outcome = match () {
@@ -188,8 +238,11 @@ impl SummaryBuilder {
             () if totals.rejected > 0 => Outcome::Rejected,
             () => Outcome::Accepted,
         };
-        let ranking = times::ranking(&self.cells);
-        Summary {
+        let ranking = times::ranking(&self.cells, &told);
+        let cells = self.cells.into_iter().enumerate();
+        let cells: Vec<Cell> = cells.map(|(index, cell)| cell.finish(planned, index, &told)).collect();
+        told.check()?;
+        Ok(Summary {
             schema_version: SCHEMA_VERSION.to_owned(),
             run: self.manifest.run,
             started_at: self.manifest.started_at,
@@ -203,10 +256,10 @@ impl SummaryBuilder {
             disagreements: self.disagreements,
             rates: RatesUsed::of(&self.rates),
             ranking,
-            cells: self.cells.into_iter().map(|cell| cell.finish(planned)).collect(),
+            cells,
             artifacts: self.artifacts,
             unknown_events: self.unknown_events,
-        }
+        })
     }
 }
 
@@ -248,23 +301,15 @@ pub(super) struct CellBuilder {
     pub(super) model: Option<String>,
     pub(super) variant: Variant,
     trials: Trials,
-    /// Of each task, by its hash: trials with a verdict, and accepted ones.
+    /// Of each task, by its number: trials with a verdict, and accepted ones.
     tasks: BTreeMap<u64, (u64, u64)>,
     agent: Option<AgentFigures>,
     replay: Option<ReplayFigures>,
     environment: CacheCounts,
-    /// Values of each phase of [`Phase::ALL`]: completed, failed.
-    phases: [(Vec<u64>, Vec<u64>); Phase::ALL.len()],
-    accepted: Vec<u64>,
-    rejected: Vec<u64>,
-    failed: Vec<u64>,
     first_create: Option<(Timestamp, u64)>,
     proof: ProofCounts,
     cleanup: CleanupCounts,
     cost: CostTally,
-    /// Times of accepted attempts, and of all to a verdict, by task.
-    accepted_by_task: TaskTimes,
-    pub(super) to_verdict: TaskTimes,
 }
 
 impl CellBuilder {
@@ -279,16 +324,10 @@ impl CellBuilder {
             agent: None,
             replay: None,
             environment: CacheCounts::default(),
-            phases: Default::default(),
-            accepted: Vec::new(),
-            rejected: Vec::new(),
-            failed: Vec::new(),
             first_create: None,
             proof: ProofCounts::default(),
             cleanup: CleanupCounts::default(),
             cost: CostTally::default(),
-            accepted_by_task: TaskTimes::default(),
-            to_verdict: TaskTimes::default(),
         }
     }
 
@@ -307,36 +346,10 @@ impl CellBuilder {
         }
     }
 
-    fn attempt(&mut self, attempt: &Attempt, end: End, rates: &RateCard) {
+    fn attempt(&mut self, attempt: &Attempt, rates: &RateCard) {
         agents::add(&mut self.agent, &mut self.replay, attempt);
-        for (phase, (completed, failed)) in Phase::ALL.iter().zip(&mut self.phases) {
-            if let Some(duration) = attempt.phase_us(*phase) {
-                let ok = attempt.phases.iter().filter(|span| span.phase == *phase).all(|span| span.ok);
-                if ok { completed.push(duration) } else { failed.push(duration) }
-            }
-        }
         if let Some(cost) = price(attempt, rates) {
             self.cost.add(&cost);
-        }
-        let task = hash(&(&attempt.trial.dataset, &attempt.trial.task));
-        let total = Time::seen(attempt.total_us as f64);
-        match end {
-            End::Accepted => {
-                self.accepted.push(attempt.total_us);
-                self.accepted_by_task.add(task, total);
-                self.to_verdict.add(task, total);
-            }
-            End::Rejected => {
-                self.rejected.push(attempt.total_us);
-                self.to_verdict.add(task, total);
-            }
-            // Nothing was tried, so nothing took time.
-            End::Failed(FailureClass::Unavailable) => {}
-            End::Failed(_) if attempt.phases.is_empty() => {}
-            End::Failed(_) => {
-                self.failed.push(attempt.total_us);
-                self.to_verdict.add(task, times::unfinished(attempt, attempt.total_us));
-            }
         }
         if let Some(create) = attempt.phase_us(Phase::Create)
             && self.first_create.is_none_or(|(at, _)| attempt.started_at < at)
@@ -356,19 +369,19 @@ impl CellBuilder {
         }
     }
 
-    fn finish(self, planned: Option<u64>) -> Cell {
+    fn finish(self, planned: Option<u64>, index: usize, told: &Told) -> Cell {
+        let durations = |which: Times| told.durations(index, which);
         let phases = Phase::ALL
             .into_iter()
-            .zip(self.phases)
-            .map(|(phase, (completed, failed))| PhaseTimes {
+            .enumerate()
+            .map(|(at, phase)| PhaseTimes {
                 phase,
-                completed: Durations::of(completed),
-                failed: Durations::of(failed),
+                completed: durations(Times::Completed(at)),
+                failed: durations(Times::Broken(at)),
             })
             .filter(|times| times.completed.is_some() || times.failed.is_some())
             .collect();
         let trials = Trials { planned, ..self.trials };
-        let all = AllTimes::of(self.accepted.iter().chain(&self.rejected).chain(&self.failed).copied());
         Cell {
             backend: self.backend,
             condition: self.condition,
@@ -379,15 +392,15 @@ impl CellBuilder {
             replay: self.replay,
             accepted_share: wilson(trials.accepted, trials.runnable(), Bootstrap::default().confidence),
             cost: self.cost.finish(trials.accepted),
-            total_p50: self.accepted_by_task.median(),
+            total_p50: told.median(index),
             trials,
             environment: self.environment,
             phases,
             total: TotalTimes {
-                accepted: Durations::of(self.accepted),
-                rejected: Durations::of(self.rejected),
-                failed: Durations::of(self.failed),
-                all,
+                accepted: durations(Times::Accepted),
+                rejected: durations(Times::Rejected),
+                failed: durations(Times::Failed),
+                all: told.all(index),
             },
             first_create_us: self.first_create.map(|(_, create)| create),
             proof: self.proof,

@@ -18,6 +18,7 @@
 mod agents;
 mod builder;
 mod builds;
+mod kept;
 mod times;
 
 #[cfg(test)]
@@ -33,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cost::{CellCost, RateCard};
 use crate::percentile::Durations;
-use crate::stats::{Bootstrap, Interval, Method, Unit, quantile};
+use crate::stats::{Bootstrap, Interval, Method, Resampled, Unit, quantile_at};
 
 pub use agents::{AgentFigures, PassAt, ReplayFigures};
 pub use builder::SummaryBuilder;
@@ -180,6 +181,13 @@ pub struct Median {
     pub bootstrap: Bootstrap,
 }
 
+impl Median {
+    pub(crate) fn of(found: Resampled) -> Self {
+        let Resampled { median, interval, unit, bootstrap } = found;
+        Self { p50_us: median, interval, resampled: unit, bootstrap }
+    }
+}
+
 /// The cells by their median time to a verdict, on the tasks that all of them tried. Attempts without a verdict
 /// outlast those with one; a timeout counts as "at least this long" (Kaplan-Meier).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -289,18 +297,14 @@ pub struct AllTimes {
 }
 
 impl AllTimes {
-    /// The figures of these values in microseconds; none of no values.
-    #[must_use]
-    pub fn of(values: impl IntoIterator<Item = u64>) -> Option<Self> {
-        let mut values: Vec<u64> = values.into_iter().collect();
-        values.sort_unstable();
-        let sum_us = values.iter().copied().fold(0, u64::saturating_add);
-        let sorted: Vec<f64> = values.iter().map(|us| *us as f64).collect();
-        let at = |p, method| quantile(&sorted, p, method);
+    /// The figures of `n` values in microseconds in ascending order, with their sum, of which `at` gives the one at an index,
+    /// from 0; none of no values.
+    pub fn of_sorted(n: usize, sum_us: u64, at: impl Fn(usize) -> Option<u64>) -> Option<Self> {
+        let at = |p, method| quantile_at(n, p, method, |index| at(index).map(|us| us as f64));
         Some(Self {
-            n: values.len() as u64,
+            n: n as u64,
             sum_us,
-            mean_us: sum_us as f64 / values.len() as f64,
+            mean_us: sum_us as f64 / n as f64,
             p50_us: at(0.5, Method::R7)?,
             p95_nearest_us: at(0.95, Method::NearestRank)? as u64,
         })

@@ -12,13 +12,14 @@ use crate::percentile::Durations;
 use crate::samples::{self, attempt, events, failed, finished, manifest, started};
 
 pub(crate) fn summarize(manifest: Manifest, journal: &[Event]) -> Summary {
-    let mut builder = SummaryBuilder::new(manifest, RateCard::named(None).unwrap());
+    let mut builder = SummaryBuilder::new(manifest, RateCard::named(None).unwrap(), &std::env::temp_dir());
     let mut ledger = Ledger::default();
     for event in journal {
         builder.record(event);
         ledger.record(event);
     }
-    builder.finish(&ledger.into_entries())
+    ledger.into_entries().iter().for_each(|entry| builder.object(entry));
+    builder.finish().unwrap()
 }
 
 /// A whole run of these attempts.

@@ -6,31 +6,49 @@ use sandbox_bench_core::FailureClass;
 use sandbox_bench_core::evidence::Attempt;
 
 use super::builder::{CellBuilder, hash};
+use super::kept::Told;
 use super::{Median, RankedCell, Ranking};
-use crate::stats::{Bootstrap, MIN_REPLICATES, Sample, Time, Units, rank};
+use crate::spill::Series;
+use crate::stats::{ByTask, MIN_REPLICATES, Time, Timed, rank, resampled_median};
 
 /// Times in microseconds by the hash of their task.
 #[derive(Debug, Default)]
-pub(super) struct TaskTimes(BTreeMap<u64, Vec<Time>>);
+struct TaskTimes(BTreeMap<u64, Vec<Time>>);
 
 impl TaskTimes {
-    pub(super) fn add(&mut self, task: u64, time: Time) {
+    fn add(&mut self, task: u64, time: Time) {
         self.0.entry(task).or_default().push(time);
     }
 
     /// The median of all times, none of them censored, with its interval; none if they are too few.
-    pub(super) fn median(&self) -> Option<Median> {
+    fn median(&self) -> Option<Median> {
         let sizes: Vec<usize> = self.0.values().map(Vec::len).collect();
-        let n: usize = sizes.iter().sum();
-        let units = Units::of(&[sizes])?;
         let of_task = |(task, times): (usize, &Vec<Time>)| {
-            let units = &units;
-            times.clone().into_iter().enumerate().map(move |(trial, time)| (time, units.number(0, task, trial)))
+            let timed = |(trial, time): (usize, &Time)| Timed { time: *time, task, trial };
+            times.iter().enumerate().map(timed).collect::<Vec<Timed>>()
         };
-        let sample = Sample::new(self.0.values().enumerate().flat_map(of_task));
-        let bootstrap = Bootstrap::of(n);
-        let (p50_us, interval) = bootstrap.interval(&units.strata, |weights| sample.quantile(0.5, weights, false))?;
-        Some(Median { p50_us, interval, resampled: units.unit, bootstrap })
+        let mut all: Vec<Timed> = self.0.values().enumerate().flat_map(of_task).collect();
+        all.sort_by(|a, b| a.time.value.total_cmp(&b.time.value));
+        resampled_median(&sizes, || all.iter().copied(), false).map(Median::of)
+    }
+}
+
+/// The times of a cell to a verdict, as they are kept: in ascending order with the task, and by task.
+pub(super) struct CellTimes<'a> {
+    pub(super) ascending: Series<'a, 3>,
+    pub(super) by_task: Series<'a, 3>,
+}
+
+impl ByTask for CellTimes<'_> {
+    type Task = u64;
+
+    fn by_task(&self) -> impl Iterator<Item = (u64, Vec<Time>)> {
+        let groups = self.by_task.groups();
+        groups.map(|(task, codes)| (task, codes.into_iter().map(Time::of_code).collect()))
+    }
+
+    fn ascending(&self) -> impl Iterator<Item = (u64, Time)> {
+        self.ascending.iter().map(|[_, code, task]| (task, Time::of_code(code)))
     }
 }
 
@@ -73,12 +91,13 @@ pub(crate) fn unfinished(attempt: &Attempt, us: u64) -> Time {
 }
 
 /// The order of the cells that have times; none if there is only one.
-pub(super) fn ranking(cells: &[CellBuilder]) -> Option<Ranking> {
-    let cells: Vec<&CellBuilder> = cells.iter().filter(|cell| !cell.to_verdict.0.is_empty()).collect();
+pub(super) fn ranking(cells: &[CellBuilder], told: &Told) -> Option<Ranking> {
+    let timed = cells.iter().enumerate().map(|(index, cell)| (cell, told.verdicts(index)));
+    let (cells, times): (Vec<&CellBuilder>, Vec<CellTimes<'_>>) =
+        timed.filter(|(_, times)| times.ascending.len() > 0).unzip();
     if cells.len() < 2 {
         return None;
     }
-    let times: Vec<BTreeMap<u64, Vec<Time>>> = cells.iter().map(|cell| cell.to_verdict.0.clone()).collect();
     let places = match rank(&times) {
         Ok(places) => places,
         Err(too_few) => return Some(Ranking::Refused { why: too_few.to_string() }),
