@@ -41,3 +41,9 @@ mod track;
 mod trial;
 mod warm;
 mod ways;
+
+/// The source revision that this program was built from: what `SANDBOX_BENCH_REVISION` said then, or git of a release build in a
+/// checkout. None if nobody said it.
+fn revision() -> Option<String> {
+    option_env!("SANDBOX_BENCH_REVISION").filter(|revision| !revision.is_empty()).map(str::to_owned)
+}

@@ -387,7 +387,7 @@ fn manifest(request: &Request, plan: &Plan) -> Manifest {
         run: plan.run.clone(),
         started_at: Timestamp::now(),
         binary_version: env!("CARGO_PKG_VERSION").into(),
-        binary_revision: option_env!("SANDBOX_BENCH_REVISION").map(str::to_owned),
+        binary_revision: crate::revision(),
         host: Some(host::describe()),
         imported: None,
         backends: plan.backends.values().map(|backend| backend.info().clone()).collect(),

@@ -89,7 +89,7 @@ impl Whole {
             run: self.run,
             started_at: self.started_at,
             binary_version: env!("CARGO_PKG_VERSION").into(),
-            binary_revision: option_env!("SANDBOX_BENCH_REVISION").map(str::to_owned),
+            binary_revision: crate::revision(),
             host: None,
             imported: Some(self.imported),
             backends: self.backends.into_iter().map(backend).collect(),

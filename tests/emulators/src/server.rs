@@ -184,7 +184,7 @@ async fn afflicted(
         _ => None,
     });
     request.extensions_mut().insert(flags.collect::<Flags>());
-    let (mut lose, mut ending) = (false, None);
+    let (mut lose, mut late, mut ending) = (false, Duration::ZERO, None);
     for effect in effects {
         match effect {
             Effect::Delay { ms } => tokio::time::sleep(Duration::from_millis(ms)).await,
@@ -195,11 +195,15 @@ async fn afflicted(
                 return Err(Dropped);
             }
             Effect::LoseResponse => lose = true,
+            Effect::LateResponse { ms } => late += Duration::from_millis(ms),
             Effect::Cut { after, ending: how } => ending = Some((after, how)),
             Effect::Flag { .. } => {}
         }
     }
     let response = infallible(vendor.oneshot(request).await);
+    if !late.is_zero() {
+        tokio::time::sleep(late).await;
+    }
     match ending {
         _ if lose => {
             breakage.close();

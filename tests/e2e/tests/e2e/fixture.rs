@@ -1,6 +1,6 @@
 //! The fixture: exact counters, the files it leaves, and what it does when answers are lost and sandboxes stay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::process::Signal;
 use sandbox_bench_e2e::command::until;
@@ -81,7 +81,7 @@ fn fresh_sandboxes_count_one_and_a_reused_one_counts_on() {
     let trials = run.lines("trials.jsonl");
     let order: Vec<&str> = trials.iter().step_by(3).map(|trial| trial["mode"].as_str().unwrap()).collect();
     assert_eq!(order, ["fresh", "reuse", "reuse", "fresh"]);
-    let ids: std::collections::BTreeSet<&str> = trials.iter().map(|trial| trial["trial"].as_str().unwrap()).collect();
+    let ids: BTreeSet<&str> = trials.iter().map(|trial| trial["trial"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), 12, "every trial has an id of its own");
     let sandboxes = run.files().iter().filter(|file| file.to_string_lossy().contains("/cleanup-")).count();
     assert_eq!(sandboxes, 6 + 2);
@@ -142,6 +142,45 @@ fn polyaxon_gives_the_same_counts_and_its_operation_is_kept() {
     assert_eq!(counts(&run)["polyaxon reuse"], [1, 2, 3, 4, 5]);
     let operation = run.json("component-polyaxon.json");
     assert_eq!(operation["component"]["plugins"]["sandbox"], true);
+    assert_eq!(emulator.shows("state")["machines"], json!([]));
+    assert_eq!(emulator.shows("violations"), json!([]));
+}
+
+#[test]
+fn several_backends_in_one_run_give_the_same_counts_and_exactly_these_files() {
+    let world = World::new();
+    let emulator = polyaxon(&world, "0", "");
+    let backends: &[&str] = if wanted() { &["local", "docker", "polyaxon"] } else { &["local", "polyaxon"] };
+    for (mode, expected, sandboxes) in [("fresh", [1, 1, 1, 1, 1], 5), ("reuse", [1, 2, 3, 4, 5], 1)] {
+        let line = format!("fixture --backend {} --mode {mode} --repetitions 5", backends.join(","));
+        let _ = emulator.point(world.bench(&line)).run().exits(0);
+        let run = world.last_run();
+        assert_complete(&run);
+        run.validate_fixture();
+        for backend in backends {
+            assert_eq!(counts(&run)[&format!("{backend} {mode}")], expected);
+        }
+        let trials = run.lines("trials.jsonl");
+        let mut files: BTreeSet<String> = BTreeSet::new();
+        for trial in &trials {
+            let (id, sandbox) = (trial["trial"].as_str().unwrap(), trial["sandbox"]["id"].as_str().unwrap());
+            files.extend([format!("inputs/{id}.txt"), format!("reports/{id}.json"), format!("cleanup-{sandbox}.json")]);
+        }
+        assert_eq!(files.len(), backends.len() * (5 + 5 + sandboxes));
+        files.extend(backends.iter().map(|backend| format!("launch-{backend}.json")));
+        let fixed = ["manifest.json", "task.sh", "component-polyaxon.json", "journal.jsonl", "trials.jsonl"];
+        let derived = ["receipts.jsonl", "cases.jsonl", "summary.json"];
+        files.extend(fixed.iter().chain(&derived).map(|name| (*name).to_owned()));
+        let there: BTreeSet<String> = run
+            .files()
+            .iter()
+            .map(|file| file.strip_prefix(run.path()).unwrap().to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(there, files);
+        for sandbox in there.iter().filter(|file| file.starts_with("cleanup-")) {
+            assert_eq!(run.json(sandbox)["confirmed"], true);
+        }
+    }
     assert_eq!(emulator.shows("state")["machines"], json!([]));
     assert_eq!(emulator.shows("violations"), json!([]));
 }

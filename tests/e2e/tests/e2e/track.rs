@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use rustix::process::Signal;
+use sandbox_bench_e2e::command::until;
 use sandbox_bench_e2e::evidence::assert_hidden;
 use sandbox_bench_e2e::{Bench, Emulator, Outcome, RunDir, World};
 use serde_json::{Value, json};
@@ -172,6 +174,35 @@ fn a_tracker_that_fails_changes_no_result_and_what_is_missing_is_sent_later() {
     assert!(resumed.stdout.contains("(1 files sent, "), "{}", resumed.stdout);
     assert_eq!(status_of(&emulator, &id), ["created", "running", "succeeded"]);
     assert_published(&emulator, &run, &id);
+    assert_eq!(tracked(&emulator).len(), 1);
+}
+
+#[test]
+fn an_upload_that_is_killed_goes_on_where_it_was() {
+    let world = World::new();
+    let emulator = polyaxon(&world, &rule("POST", STREAMS, (0, 1000), "kind = 'delay', ms = 300"));
+    let _ = world.bench("fixture --backend local --repetitions 4").run().exits(0);
+    let run = world.run();
+    let total = run.files().len();
+    let line = format!("track {}", run.argument());
+    let uploaded = || {
+        let log = fs::read_to_string(run.path().join("tracking.jsonl")).unwrap_or_default();
+        log.matches(r#""step":"uploaded""#).count()
+    };
+    let running = emulator.point(world.bench(&line)).start();
+    until("two files", || (uploaded() >= 2).then_some(()));
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().signal, Some(9));
+    let there = uploaded();
+    assert!(there < total, "it was killed too late");
+    let id = tracked(&emulator)[0]["uuid"].as_str().unwrap().to_owned();
+    assert_eq!(status_of(&emulator, &id), ["created", "running"]);
+
+    let resumed = ok(&emulator, world.bench(&line));
+    let expected = format!("({} files sent, {there} were there already)", total - there);
+    assert!(resumed.stdout.contains(&expected), "{expected}: {}", resumed.stdout);
+    assert_published(&emulator, &run, &id);
+    assert_eq!(status_of(&emulator, &id), ["created", "running", "succeeded"]);
     assert_eq!(tracked(&emulator).len(), 1);
 }
 

@@ -93,6 +93,11 @@ pub enum Effect {
     Reset,
     /// The emulator does what is asked, then the connection is closed without an answer.
     LoseResponse,
+    /// The emulator does what is asked at once, and its answer comes this much later.
+    LateResponse {
+        /// Milliseconds.
+        ms: u64,
+    },
     /// The answer ends early. On an upgraded connection (WebSocket), after so many bytes of frames.
     Cut {
         /// Bytes of the body that still arrive.

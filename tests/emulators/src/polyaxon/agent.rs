@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -16,6 +17,8 @@ const LOOK: Duration = Duration::from_millis(10);
 const REAL_LOOK: Duration = Duration::from_millis(150);
 /// A run that nobody ends is given up by its agent after this.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+/// The owner of every project at an open-source server.
+const OWNER: &str = "default";
 /// Attempts to destroy a machine.
 const ATTEMPTS: usize = 5;
 
@@ -23,6 +26,24 @@ const ATTEMPTS: usize = 5;
 pub(super) fn take(world: &Arc<World>, key: RunKey, flags: Flags) {
     let agent = Agent { world: Arc::clone(world), key, flags };
     world.emulation.tasks.spawn(agent.walk());
+}
+
+/// Takes up what the agent before us left at the real server: starts what is queued, and ends what is stopped.
+pub(super) async fn resume(world: Arc<World>) {
+    let Api::Real(upstream) = &world.api else { return };
+    let begun = Timestamp::now();
+    let project = &world.options.project;
+    for run in upstream.unfinished(OWNER, project).await {
+        let older = run["created_at"].as_str().and_then(|at| at.parse().ok()).is_some_and(|at: Timestamp| at < begun);
+        let Some(uuid) = run["uuid"].as_str().filter(|_| older && run["kind"] == "service") else { continue };
+        let key = RunKey { owner: OWNER.to_owned(), project: project.clone(), uuid: uuid.to_owned() };
+        let agent = Agent { world: Arc::clone(&world), key, flags: Flags::default() };
+        match run["status"].as_str() {
+            Some("queued") => world.emulation.tasks.spawn(agent.walk()),
+            // Its container went with the emulator that had started it.
+            _ => world.emulation.tasks.spawn(async move { agent.stop_when_asked(None, None).await }),
+        }
+    }
 }
 
 struct Agent {

@@ -41,6 +41,7 @@ use crate::server::{Listener, Server};
 /// Starts an emulator of Polyaxon. `POLYAXON_HOST` is the server's base URL.
 pub fn start(listener: Listener, emulation: Arc<Emulation>, options: PolyaxonOptions) -> Server {
     let world = Arc::new(world::World::new(Arc::clone(&emulation), options));
+    world.emulation.tasks.spawn(agent::resume(Arc::clone(&world)));
     let view = Arc::clone(&world);
     listener.serve(emulation, routes::router(&world), move || view.view())
 }

@@ -16,6 +16,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 const ATTEMPTS: usize = 5;
 /// Most bytes of a request that are passed on.
 const BODY_LIMIT: usize = 512 << 20;
+/// Asks for runs that have an agent.
+const UNFINISHED: &str = "managed_by:agent,status:queued|scheduled|starting|running|warning|unschedulable|stopping";
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// A client of the server.
@@ -64,6 +66,16 @@ impl Upstream {
     pub(super) async fn run(&self, key: &RunKey) -> Option<Value> {
         let answer = self.client.get(self.of_run(key, "")).timeout(LIMIT).send().await.ok()?;
         read(answer).await
+    }
+
+    /// The runs of a project that an agent has taken or is to take, and that are not over; none if they cannot be had.
+    pub(super) async fn unfinished(&self, owner: &str, project: &str) -> Vec<Value> {
+        let url = format!("{}/api/v1/{owner}/{project}/runs?no_page=true&query={UNFINISHED}", self.address);
+        let Ok(answer) = self.client.get(url).timeout(LIMIT).send().await else { return Vec::new() };
+        match read(answer).await {
+            Some(mut list) => serde_json::from_value(list["results"].take()).unwrap_or_default(),
+            None => Vec::new(),
+        }
     }
 
     /// Posts a status until it is taken.

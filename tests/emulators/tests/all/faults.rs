@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Extension;
@@ -90,6 +91,18 @@ async fn a_lost_response_has_its_effect_and_a_reset_request_has_none() {
     assert_eq!(site.done.load(Ordering::Relaxed), 1);
     let statuses: Vec<_> = site.server.emulation().requests.all().iter().map(|request| request.status).collect();
     assert_eq!(statuses, [None, None]);
+    site.close().await;
+}
+
+#[tokio::test]
+async fn a_late_response_has_its_effect_before_it_comes() {
+    let site = site().await;
+    site.fault(Rule::new("POST", "/make", Effect::LateResponse { ms: 600_000 }).times(1));
+    let waiting = reqwest::Client::new().post(site.url("/make")).timeout(Duration::from_millis(500)).send();
+    assert!(waiting.await.unwrap_err().is_timeout());
+    assert_eq!(site.done.load(Ordering::Relaxed), 1);
+    site.fault(Rule::new("POST", "/make", Effect::LateResponse { ms: 10 }).times(1));
+    assert_eq!(site.post().await.unwrap().text().await.unwrap(), "1");
     site.close().await;
 }
 
