@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::connect::{self, Backends};
 use crate::dispatch::{self, Work};
+use crate::environment::condition_unavailable;
 use crate::exit::Fault;
 use crate::host;
 use crate::journal::Journal;
@@ -134,6 +135,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Why the trial's backend has no sandboxes of its condition, or none if it has.
+    #[must_use]
+    pub fn condition_unavailable(&self, key: &TrialKey) -> Option<String> {
+        condition_unavailable(key.condition, self.backends.get(&key.backend)?.info())
+    }
+
     /// The environment variables that may name warm artifacts, by backend.
     #[must_use]
     pub fn artifact_variables(&self) -> BTreeMap<String, String> {
