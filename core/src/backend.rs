@@ -172,6 +172,9 @@ pub struct SandboxSpec {
     pub lifetime: Duration,
     /// Limit for pulling or building the source.
     pub environment_limit: Duration,
+    /// It will be suspended and resumed. Only then may [`Sandbox::suspend`] be asked for: a backend may have to know
+    /// beforehand. One that cannot do it at all ([`Capabilities::resume`]) says so when it is asked to.
+    pub resumable: bool,
 }
 
 impl SandboxSpec {
@@ -187,6 +190,7 @@ impl SandboxSpec {
             workdir: None,
             lifetime: Duration::from_secs(3600),
             environment_limit: Duration::from_secs(600),
+            resumable: false,
         }
     }
 }
@@ -238,7 +242,7 @@ pub enum SandboxState {
     Starting,
     /// Running.
     Running,
-    /// Ended, but still there.
+    /// Ended or suspended, but still there.
     Stopped,
     /// The backend does not say.
     Unknown,

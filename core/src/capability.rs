@@ -65,6 +65,9 @@ pub struct Capabilities {
     pub snapshot_keeps_sandbox: bool,
     /// An artifact can be built without a sandbox of ours ([`crate::Backend::build_artifact`]).
     pub build_artifact: bool,
+    /// A sandbox can be suspended with its processes and memory, and resumed ([`crate::Sandbox::suspend`],
+    /// [`crate::Sandbox::resume`]).
+    pub resume: bool,
     /// A running sandbox can be attached to from its reference.
     pub attach: bool,
     /// … also by another process than the one that created it.
@@ -106,6 +109,8 @@ pub enum Requirement {
     Network(NetworkPolicy),
     /// Saving and starting from a warm artifact.
     Snapshot,
+    /// Suspending a sandbox and resuming it.
+    Resume,
     /// Something that no backend of ours offers yet; the text says what.
     Other(String),
 }
@@ -131,6 +136,7 @@ impl Capabilities {
                 (self.network_allowlist, "cannot restrict the network to listed hosts".to_owned())
             }
             Requirement::Snapshot => (self.snapshot, "has no warm artifacts".to_owned()),
+            Requirement::Resume => (self.resume, "cannot suspend and resume sandboxes".to_owned()),
             Requirement::Other(what) => (false, format!("needs {what}")),
         };
         (!met).then_some(text)

@@ -15,6 +15,8 @@ pub enum Condition {
     Warm,
     /// The same sandbox as the previous trial of this backend and environment.
     Reuse,
+    /// A new sandbox, made as for `cold`, suspended with its processes and resumed; its start is the resumption.
+    Resumed,
 }
 
 impl Condition {
@@ -25,6 +27,7 @@ impl Condition {
             Self::Cold => "cold",
             Self::Warm => "warm",
             Self::Reuse => "reuse",
+            Self::Resumed => "resumed",
         }
     }
 }
@@ -56,6 +59,15 @@ pub enum ConditionProof {
     },
 }
 
+/// What tells a process from every other one of the same boot: a number may be used again, but not at the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessIdentity {
+    /// Its number.
+    pub pid: u32,
+    /// When it was started, in ticks since the boot, as `/proc` has it.
+    pub start_ticks: u64,
+}
+
 /// Facts read inside a sandbox that tell one sandbox, boot and start from another.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -78,4 +90,7 @@ pub struct Freshness {
     /// The fingerprint that prewarm baked into the artifact, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifact_fingerprint: Option<String>,
+    /// The process that was left running before the sandbox was suspended, if it still runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub witness: Option<ProcessIdentity>,
 }

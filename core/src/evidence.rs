@@ -508,7 +508,7 @@ pub struct Receipt {
     pub step: u32,
     /// The phase that it belongs to.
     pub phase: Phase,
-    /// The operation: `exec`, `upload`, `download`, `snapshot`.
+    /// The operation: `exec`, `upload`, `download`, `snapshot`, `suspend`, `resume`.
     pub operation: String,
     /// What it was for, such as `solver` or `tests`.
     pub label: String,

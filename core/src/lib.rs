@@ -39,7 +39,7 @@ pub use backend::{
 pub use call::{Call, Meter, MeterReading};
 pub use capability::{Capabilities, Enforcement, Requirement};
 pub use completion::{Completion, ExecReport, StreamReport, TreeKill};
-pub use condition::{Condition, ConditionProof, Freshness};
+pub use condition::{Condition, ConditionProof, Freshness, ProcessIdentity};
 pub use digest::Digest;
 pub use error::{Error, ErrorKind, NextStep, Result};
 pub use input::{Grants, Input, InputEntry, Payload, Stage};

@@ -85,6 +85,28 @@ pub trait Sandbox: Send + Sync {
         Err(Error::unsupported(format!("the {} backend has no snapshots", self.reference().backend)))
     }
 
+    /// Stops the sandbox as it is, with its processes, memory and files, until [`Sandbox::resume`]. Returns when the
+    /// backend says that it is suspended. The caller sees to it that no command runs: its time may go on. Meanwhile the
+    /// sandbox can only be resumed, observed, found and destroyed; every other method is `InvalidRequest`. Its
+    /// [lifetime](crate::SandboxSpec::lifetime) goes on, and the backend may end it earlier.
+    ///
+    /// Idempotent: one that is suspended stays so. Errors: `Unsupported` without [`crate::Capabilities::resume`],
+    /// `InvalidRequest` if it was not created [resumable](crate::SandboxSpec::resumable), `SandboxLost`, `Transport`.
+    async fn suspend(&self, call: &Call) -> Result<()> {
+        let _ = call;
+        Err(Error::unsupported(format!("the {} backend cannot suspend sandboxes", self.reference().backend)))
+    }
+
+    /// Lets a suspended sandbox go on where it stopped: the same processes, which may find that the clocks have jumped,
+    /// and whose connections to elsewhere may be gone. Returns when the backend says that it runs; *ready* is a
+    /// different moment, as after [`crate::Backend::create`].
+    ///
+    /// Idempotent: one that runs goes on. Errors: `Unsupported`, `SandboxLost`, `Transport`, `Capacity`.
+    async fn resume(&self, call: &Call) -> Result<()> {
+        let _ = call;
+        Err(Error::unsupported(format!("the {} backend cannot resume sandboxes", self.reference().backend)))
+    }
+
     /// What the backend knows of the sandbox: granted resources, use, its own timestamps. Idempotent.
     /// Errors: `SandboxLost`, `Transport`.
     async fn observe(&self, call: &Call) -> Result<Observation>;
@@ -246,7 +268,8 @@ pub struct Observation {
     #[schemars(with = "BTreeMap<String, String>")]
     pub provider_times: BTreeMap<String, Timestamp>,
     /// Facts that bear on cost, by name, as the backend reports them. Under these names, as decimal numbers, reports use
-    /// them: `cost_usd` (what it charges), `running_seconds` (how long it bills), `billed_vcpu_seconds`,
+    /// them: `cost_usd` (what it charges), `running_seconds` (how long it bills; not while it is suspended, where that is
+    /// not billed), `billed_vcpu_seconds`,
     /// `billed_gib_seconds` (memory), `egress_bytes`, `snapshot_bytes` (of what it was started from).
     pub cost_evidence: BTreeMap<String, String>,
 }

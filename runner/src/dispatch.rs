@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::environment::Setup;
+use crate::environment::{Setup, condition_unavailable};
 use crate::plan::TaskName;
 use crate::planned::PlannedTask;
 use crate::progress::Progress;
@@ -274,9 +274,13 @@ impl Dispatcher<'_> {
         let planned = self.planned(key).ok_or_else(|| unavailable("the task is not part of the plan".into()))?.clone();
         let backend =
             self.work.backends.get(&key.backend).ok_or_else(|| unavailable("the backend is not connected".into()))?;
+        if let Some(why) = condition_unavailable(key.condition, backend.info()) {
+            return Err(unavailable(why));
+        }
         let setup = planned.setup(&key.backend, &self.context.missing).map_err(|why| unavailable(why.into()))?.clone();
         let start = match key.condition {
             Condition::Cold => Start::Cold,
+            Condition::Resumed => Start::Resumed,
             Condition::Warm => Start::Warm(self.work.warm.artifact(&key.backend, &setup.fingerprint)?),
             Condition::Reuse => {
                 let slot = (key.backend.clone(), setup.fingerprint.clone());

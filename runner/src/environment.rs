@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use sandbox_bench_core::digest::Hasher;
 use sandbox_bench_core::evidence::EnvironmentWay;
-use sandbox_bench_core::{BackendInfo, Capabilities, Digest, NetworkPolicy, Requirement, Source};
+use sandbox_bench_core::{BackendInfo, Capabilities, Condition, Digest, NetworkPolicy, Requirement, Source};
 use sandbox_bench_datasets::task::{Environment, FileSet, ImageSpec, Recipe, RecipeStep, Task};
 
 use crate::bases::Bases;
@@ -72,6 +72,18 @@ pub fn choose(task: &Task, backend: &BackendInfo, bases: &Bases) -> Result<Vec<S
         Ok(best) => Ok(std::iter::once(best).chain(others).collect()),
         Err(why) => Some(others.collect::<Vec<_>>()).filter(|others| !others.is_empty()).ok_or(why),
     }
+}
+
+/// Why sandboxes of this condition cannot be had from a backend whatever the task is, as a sentence for the user; none if
+/// they can, as far as that is known before anything is spent.
+#[must_use]
+pub fn condition_unavailable(condition: Condition, backend: &BackendInfo) -> Option<String> {
+    let need = match condition {
+        Condition::Resumed => Requirement::Resume,
+        Condition::Cold | Condition::Warm | Condition::Reuse => return None,
+    };
+    let why = backend.capabilities.missing(&need)?;
+    Some(format!("condition {condition} on {}: the backend {why}", backend.name))
 }
 
 fn setup(image: &ImageSpec, task: &Task, backend: &BackendInfo, bases: &Bases) -> Result<Setup, String> {

@@ -77,6 +77,15 @@ pub struct Matrix<'a> {
 type Cell<'a> = (&'a String, Condition, Option<&'a String>, &'a Variant);
 
 impl Matrix<'_> {
+    /// Number of trials, those that warm up included; none if it cannot be counted.
+    #[must_use]
+    pub fn size(&self) -> Option<usize> {
+        let of_each_task = usize::try_from(u64::from(self.replicates) + u64::from(self.warm_up)).ok()?;
+        [self.conditions.len(), self.models.len().max(1), self.variants.len(), self.tasks.len(), of_each_task]
+            .into_iter()
+            .try_fold(self.backends.len(), usize::checked_mul)
+    }
+
     /// The cells, in blocks of one level of concurrency: levels cannot run side by side.
     fn blocks(&self) -> Vec<Vec<Cell<'_>>> {
         let models: Vec<Option<&String>> =

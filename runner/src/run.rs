@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::connect::{self, Backends};
 use crate::dispatch::{self, Work};
+use crate::environment::condition_unavailable;
 use crate::exit::Fault;
 use crate::host;
 use crate::journal::Journal;
@@ -33,6 +34,9 @@ use crate::solver::Solver;
 use crate::trial::{Context, Limits};
 use crate::warm::{self, WarmSet};
 use crate::ways::Missing;
+
+/// The most trials of one plan: it is in memory whole.
+const MOST_TRIALS: usize = 1_000_000;
 
 /// A data set, and which of its tasks to take.
 #[derive(Debug, Clone)]
@@ -134,6 +138,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Why the trial's backend has no sandboxes of its condition, or none if it has.
+    #[must_use]
+    pub fn condition_unavailable(&self, key: &TrialKey) -> Option<String> {
+        condition_unavailable(key.condition, self.backends.get(&key.backend)?.info())
+    }
+
     /// The environment variables that may name warm artifacts, by backend.
     #[must_use]
     pub fn artifact_variables(&self) -> BTreeMap<String, String> {
@@ -145,7 +155,7 @@ impl Plan {
 /// Connects, reads the tasks, and expands the matrix. Creates nothing anywhere.
 ///
 /// # Errors
-/// A backend does not answer, or no task is valid.
+/// A backend does not answer, no task is valid, or there are too many trials.
 pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
     let run = new_run_id();
     let backends = connect::connect(&request.backends, config, &run).await?;
@@ -185,6 +195,12 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
         replicates: request.replicates,
         warm_up: request.shape.warm_up,
     };
+    let size = matrix.size().filter(|trials| *trials <= MOST_TRIALS);
+    size.ok_or_else(|| {
+        Fault::usage(anyhow!(
+            "the plan has more than {MOST_TRIALS} trials: fewer replicates, cells or tasks, or several runs (`report` takes many)"
+        ))
+    })?;
     let trials = plan::expand(&matrix, request.order, request.seed);
     Ok(Plan { run, backends, tasks, trials, problems, datasets })
 }

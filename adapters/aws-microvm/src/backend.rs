@@ -276,6 +276,7 @@ fn capabilities(settings: &Settings) -> Capabilities {
         snapshot: true,
         snapshot_keeps_sandbox: true,
         build_artifact: true,
+        resume: true,
         attach: true,
         attach_across_processes: false,
         find_by_tag: true,

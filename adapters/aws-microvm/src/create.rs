@@ -35,6 +35,8 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// How long the service may not know a version that it has just built.
 const UNKNOWN_LIMIT: Duration = Duration::from_secs(60);
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(2);
+/// How long one that is to be suspended may be; any other ends in place of being suspended.
+const SUSPENDED_SECONDS: i32 = 3600;
 /// Digits of the digest in an image's name.
 const DIGITS: usize = 12;
 /// Longest beginning of a client token: of the 128 characters, the tag and what is random need the rest.
@@ -45,6 +47,7 @@ const TOKEN_PREFIX: usize = 48;
 pub(crate) struct Run {
     tag: Tag,
     image: Image,
+    resumable: bool,
     request: RunMicrovmFluentBuilder,
     token: SecretString,
 }
@@ -248,7 +251,7 @@ impl Run {
         let odd = |e: aws_sdk_lambdamicrovms::error::BuildError| Error::invalid("a request cannot be made").because(e);
         let idle = IdlePolicy::builder()
             .max_idle_duration_seconds(i32::try_from(settings.idle_seconds).unwrap_or(i32::MAX))
-            .suspended_duration_seconds(0)
+            .suspended_duration_seconds(if spec.resumable { SUSPENDED_SECONDS } else { 0 })
             .auto_resume_enabled(false)
             .build()
             .map_err(odd)?;
@@ -271,7 +274,8 @@ impl Run {
             .set_ingress_network_connectors(list(&settings.ingress))
             .set_egress_network_connectors(list(&egress))
             .client_token(format!("{prefix}{}-{}", spec.tag, random(4)?));
-        Ok(Self { tag: spec.tag.clone(), image, request, token: SecretString::from(token) })
+        let (tag, resumable, token) = (spec.tag.clone(), spec.resumable, SecretString::from(token));
+        Ok(Self { tag, image, resumable, request, token })
     }
 
     /// Sends the request, again if its answer is lost.
@@ -308,7 +312,8 @@ impl Run {
         }
         let about = (answer.microvm_id.clone(), self.tag.clone(), answer.endpoint.as_str());
         let shared = (state.cloud.clone(), state.images.clone());
-        Vm::new(shared, about, self.image.clone(), self.token.clone()).map(Arc::new)
+        let vm = Vm::new(shared, about, self.image.clone(), self.token.clone())?;
+        Ok(Arc::new(vm.resumable(self.resumable)))
     }
 }
 

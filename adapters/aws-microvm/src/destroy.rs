@@ -70,13 +70,15 @@ async fn ended(state: &State, call: &Call, id: &str) -> Result<Option<GetMicrovm
 }
 
 fn gone(state: &State, call: &Call, id: &str, seen: Option<&GetMicrovmOutput>) -> Destruction {
+    let vm = state.forget(id);
+    if let Some(vm) = &vm {
+        vm.end("it was destroyed");
+    }
     if let Some(seen) = seen {
-        for (fact, value) in observe::running(seen) {
+        let suspended = vm.map(|vm| vm.rest().so_far()).unwrap_or_default();
+        for (fact, value) in observe::running(seen, suspended) {
             call.meter.cost_fact(&fact, value);
         }
-    }
-    if let Some(vm) = state.forget(id) {
-        vm.end("it was destroyed");
     }
     Destruction::Confirmed
 }

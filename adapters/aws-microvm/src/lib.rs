@@ -27,6 +27,7 @@ mod proxy;
 mod sandbox;
 mod session;
 mod size;
+mod suspend;
 mod transfer;
 mod vm;
 

@@ -1,6 +1,7 @@
 //! What the service says about a MicroVM: timestamps, and what bears on cost.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use aws_sdk_lambdamicrovms::operation::get_microvm::GetMicrovmOutput;
 use aws_sdk_lambdamicrovms::types::MicrovmState;
@@ -29,14 +30,15 @@ fn times(seen: &GetMicrovmOutput) -> BTreeMap<String, Timestamp> {
         .collect()
 }
 
-/// How long a MicroVM is billed, once it has ended. By the service's clock alone.
-pub(crate) fn running(seen: &GetMicrovmOutput) -> BTreeMap<String, String> {
+/// How long a MicroVM is billed as running, once it has ended: by the service's clock, without the time that it was suspended,
+/// which the service does not tell.
+pub(crate) fn running(seen: &GetMicrovmOutput, suspended: Duration) -> BTreeMap<String, String> {
+    let suspended = suspended.as_secs_f64();
     let seconds = seen.terminated_at.as_ref().map(|end| end.as_secs_f64() - seen.started_at.as_secs_f64());
-    seconds
-        .filter(|seconds| *seconds >= 0.0)
-        .map(|seconds| ("running_seconds".to_owned(), format!("{seconds:.3}")))
-        .into_iter()
-        .collect()
+    let Some(seconds) = seconds.filter(|seconds| *seconds >= 0.0) else { return BTreeMap::new() };
+    let running = ("running_seconds".to_owned(), format!("{:.3}", (seconds - suspended).max(0.0)));
+    let suspended = (suspended > 0.0).then(|| ("suspended_seconds".to_owned(), format!("{suspended:.3}")));
+    std::iter::once(running).chain(suspended).collect()
 }
 
 /// What is known of a running sandbox.

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::backend::reference;
 use crate::vm::Vm;
-use crate::{artifact, observe, transfer};
+use crate::{artifact, observe, suspend, transfer};
 
 /// How often a MicroVM that somebody holds is spoken to: without traffic the service ends it.
 const BEAT: Duration = Duration::from_secs(25);
@@ -55,6 +55,7 @@ impl MicrovmSandbox {
 
     /// The MicroVM, once it can run commands.
     async fn running(&self, call: &Call) -> Result<&Vm> {
+        self.vm.awake()?;
         self.vm.ready(call).await?;
         Ok(&self.vm)
     }
@@ -69,6 +70,10 @@ async fn beat(vm: Weak<Vm>) {
     loop {
         tokio::time::sleep(BEAT).await;
         let Some(vm) = vm.upgrade() else { return };
+        // A suspended one does not answer, and its idle time does not count.
+        if vm.rest().resting {
+            continue;
+        }
         let call = Call::new(vm.tag.clone(), BEAT_LIMIT, Arc::new(Grants::default()));
         match vm.health(&call).await {
             Ok(_) => {}
@@ -110,6 +115,14 @@ impl Sandbox for MicrovmSandbox {
 
     async fn snapshot(&self, call: &Call, spec: &SnapshotSpec) -> Result<Artifact> {
         artifact::snapshot(self.running(call).await?, call, spec).await
+    }
+
+    async fn suspend(&self, call: &Call) -> Result<()> {
+        suspend::suspend(&self.vm, call).await
+    }
+
+    async fn resume(&self, call: &Call) -> Result<()> {
+        suspend::resume(&self.vm, call).await
     }
 
     async fn observe(&self, call: &Call) -> Result<Observation> {

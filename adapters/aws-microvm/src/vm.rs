@@ -4,7 +4,7 @@
 //! way is tried again until the MicroVM is known to be gone, or patience is at its end.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_lambdamicrovms::operation::get_microvm::GetMicrovmOutput;
@@ -23,6 +23,7 @@ use crate::cloud::{Cloud, over};
 use crate::error;
 use crate::image::{Image, Images};
 use crate::proxy::Proxy;
+use crate::suspend::Rest;
 
 /// Every answer of the runner has this header; one without it is the proxy's.
 const OURS: &str = "x-sandbox-runner";
@@ -52,6 +53,9 @@ pub(crate) struct Vm {
     /// The runner's token.
     token: SecretString,
     ready: AtomicBool,
+    /// The service was told that it may be suspended for a while.
+    pub(crate) resumable: bool,
+    rest: Mutex<Rest>,
     /// Why it is gone, once that is known.
     gone: Mutex<Option<String>>,
 }
@@ -115,7 +119,34 @@ impl Vm {
         token: SecretString,
     ) -> Result<Self> {
         let proxy = Mutex::new(Arc::new(Proxy::new(&cloud, endpoint)?));
-        Ok(Self { cloud, images, id, tag, image, proxy, token, ready: AtomicBool::new(false), gone: Mutex::default() })
+        let (ready, rest, gone) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
+        Ok(Self { cloud, images, id, tag, image, proxy, token, ready, resumable: false, rest, gone })
+    }
+
+    /// The same, of which the service knows that it may be suspended for a while.
+    pub(crate) fn resumable(self, resumable: bool) -> Self {
+        Self { resumable, ..self }
+    }
+
+    /// How long it was suspended, and whether it is.
+    pub(crate) fn rest(&self) -> MutexGuard<'_, Rest> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that it is to be suspended: whoever uses it again waits for its runner anew.
+    pub(crate) fn stop_using(&self) {
+        self.rest().resting = true;
+        self.ready.store(false, Relaxed);
+    }
+
+    /// # Errors
+    /// `InvalidRequest` while it is suspended, `SandboxLost` once it is known to be gone.
+    pub(crate) fn awake(&self) -> Result<()> {
+        self.alive()?;
+        if self.rest().resting {
+            return Err(Error::invalid(format!("MicroVM {} is suspended", self.id)).hint("resume it first"));
+        }
+        Ok(())
     }
 
     fn proxy(&self) -> Arc<Proxy> {

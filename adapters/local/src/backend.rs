@@ -335,6 +335,7 @@ fn capabilities(engine: &Engine, config: &LocalConfig) -> Capabilities {
         snapshot: true,
         snapshot_keeps_sandbox: true,
         build_artifact: false,
+        resume: false,
         attach: true,
         attach_across_processes: false,
         find_by_tag: true,

@@ -221,6 +221,7 @@ fn capabilities(config: &VercelConfig) -> Capabilities {
         snapshot: true,
         snapshot_keeps_sandbox: false,
         build_artifact: false,
+        resume: false,
         attach: true,
         attach_across_processes: true,
         find_by_tag: true,

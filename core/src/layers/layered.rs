@@ -116,6 +116,14 @@ impl<L: Layer> Sandbox for LayeredSandbox<L> {
         around!(self, Operation::Snapshot(spec), call, snapshot(spec))
     }
 
+    async fn suspend(&self, call: &Call) -> Result<()> {
+        around!(self, Operation::Suspend, call, suspend())
+    }
+
+    async fn resume(&self, call: &Call) -> Result<()> {
+        around!(self, Operation::Resume, call, resume())
+    }
+
     async fn observe(&self, call: &Call) -> Result<Observation> {
         around!(self, Operation::Observe, call, observe())
     }

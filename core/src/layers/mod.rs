@@ -62,6 +62,10 @@ pub enum Operation<'a> {
     Download,
     /// [`crate::Sandbox::snapshot`].
     Snapshot(&'a SnapshotSpec),
+    /// [`crate::Sandbox::suspend`].
+    Suspend,
+    /// [`crate::Sandbox::resume`].
+    Resume,
     /// [`crate::Sandbox::observe`].
     Observe,
 }
@@ -84,6 +88,8 @@ impl Operation<'_> {
             Self::Upload(_) => "upload",
             Self::Download => "download",
             Self::Snapshot(_) => "snapshot",
+            Self::Suspend => "suspend",
+            Self::Resume => "resume",
             Self::Observe => "observe",
         }
     }

@@ -143,6 +143,14 @@ impl Estimate<'_> {
         {
             parts.insert("snapshot".to_owned(), bytes / 1e9 * rates.snapshot_gb);
         }
+        if self.attempt.trial.condition == Condition::Resumed {
+            if rates.snapshot_gb > 0.0 {
+                self.lower("memory that was written when it was suspended and read when it was resumed is not counted");
+            }
+            if rates.seconds == Seconds::Lifetime && fact(self.attempt, facts::RUNNING_SECONDS).is_none() {
+                self.lower("time before the resumption is not counted");
+            }
+        }
         if rates.seconds == Seconds::Lifetime {
             match &self.attempt.cleanup {
                 Cleanup::Unconfirmed { .. } => self.lower("the sandbox is not confirmed gone"),

@@ -51,6 +51,24 @@ fn every_backend_has_a_dated_entry() {
 }
 
 #[test]
+fn what_is_not_told_of_a_suspension_makes_a_lower_bound() {
+    let card = list();
+    let bound = |condition, backend: &str, facts: &[(&str, &str)]| {
+        let mut attempt = with(attempt(backend, 61_200_000, 2.0, 4096), facts);
+        attempt.trial.condition = condition;
+        let Some(Cost::Estimated { bound, why, .. }) = price(&attempt, &card) else { panic!("no estimate") };
+        (bound, why.join("; "))
+    };
+    let told = [("running_seconds", "10.0"), ("snapshot_bytes", "1000000000")];
+    let (bounded, why) = bound(Condition::Resumed, "aws-microvm", &told);
+    assert!(bounded == Some(Bound::Lower) && why.contains("memory that was written"), "{why}");
+    assert!(!why.contains("before the resumption"), "{why}");
+    assert!(!bound(Condition::Cold, "aws-microvm", &told).1.contains("memory that was written"));
+    let (bounded, why) = bound(Condition::Resumed, "daytona", &[]);
+    assert!(bounded == Some(Bound::Lower) && why.contains("before the resumption"), "{why}");
+}
+
+#[test]
 fn list_prices_of_a_minute_on_each_vendor() {
     let card = list();
     // 60.2 seconds of life: 61 billed by the second; 2 vCPUs and 4 GiB.

@@ -138,6 +138,7 @@ fn cell_notes(cell: &Cell) -> Vec<String> {
         shared(cell),
         repeated(cell),
         environments(cell),
+        resumptions(cell),
         slow_start(cell),
     ]
     .into_iter()
@@ -216,6 +217,18 @@ fn environments(cell: &Cell) -> Option<String> {
             took.unwrap_or_default()
         )
     })
+}
+
+/// Under `resumed` the column create is about something else than in other rows.
+fn resumptions(cell: &Cell) -> Option<String> {
+    let before = cell.completed(Phase::Environment).filter(|_| cell.condition == Condition::Resumed)?;
+    Some(format!(
+        "{}: create is the resumption; making and suspending the sandbox came before (environment phase: p50 / p95 {}, \
+         n = {})",
+        name(cell),
+        times_of(before),
+        before.n
+    ))
 }
 
 /// As with any benchmark: a first run may have paid for caches that the later ones found filled.

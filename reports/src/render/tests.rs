@@ -55,6 +55,31 @@ fn a_run_at_a_vendor_has_costs_and_six_replicates_have_an_order() {
 }
 
 #[test]
+fn a_resumed_sandbox_has_a_row_and_says_what_its_create_is() {
+    let conditions = [Condition::Cold, Condition::Resumed];
+    let attempts = conditions.into_iter().flat_map(|condition| {
+        (0..3).map(move |n| {
+            let mut attempt = attempt("aws-microvm", condition, n);
+            if condition == Condition::Resumed {
+                let (mut before, create) = (attempt.phases[0].clone(), attempt.phases[0].duration_us);
+                (before.phase, before.duration_us) = (Phase::Environment, 3_000_000);
+                attempt.phases.iter_mut().for_each(|span| span.start_us += 3_000_000);
+                attempt.phases.insert(0, before);
+                attempt.phases[1].duration_us = create / 2;
+                attempt.total_us += 3_000_000;
+            }
+            attempt
+        })
+    });
+    let shown = shown(&conditions, 3, &journal(attempts, Some(finished())));
+    let row = |condition: &str| shown.lines().find(|line| line.contains(&format!(" {condition} "))).map(str::to_owned);
+    assert!(row("cold").is_some_and(|row| row.contains("110 ms")), "{shown}");
+    assert!(row("resumed").is_some_and(|row| row.contains("55 ms")), "{shown}");
+    let note = "aws-microvm resumed: create is the resumption; making and suspending the sandbox came before";
+    assert_eq!(shown.matches(note).count(), 1, "{shown}");
+}
+
+#[test]
 fn mixed_failures() {
     let cold = |n| attempt("docker", Condition::Cold, n);
     let mut slow = attempt("local", Condition::Cold, 0);

@@ -98,6 +98,19 @@ fn the_page_and_the_markdown_of_a_small_run() {
 }
 
 #[test]
+fn a_resumed_sandbox_is_beside_cold_and_warm_and_saves_nothing_of_theirs() {
+    let of = |conditions: &[Condition]| {
+        let conditions = conditions.to_vec();
+        reported(conditions.into_iter().flat_map(|condition| (1..=3).map(move |n| trial("docker", condition, n, 1))))
+    };
+    let (_, warm) = of(&BOTH);
+    assert!(warm.contains("Cold to warm: docker"));
+    let (_, resumed) = of(&[Condition::Cold, Condition::Resumed]);
+    assert!(resumed.contains("docker resumed"), "a row of its own");
+    assert!(!resumed.contains("Cold to warm"), "no slope to what is not warm");
+}
+
+#[test]
 fn every_link_leads_to_something_within_the_run() {
     let (directory, page) = reported(mixed());
     let report = directory.path().join(DIRECTORY);

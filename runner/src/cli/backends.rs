@@ -133,6 +133,7 @@ const FACTS: &[Fact] = &[
     ("out-of-memory kills seen", |c| yes(c.reports_oom)),
     ("warm artifacts", |c| yes(c.snapshot)),
     ("… their variable", |c| c.artifact_variable.clone().unwrap_or_else(|| "-".into())),
+    ("suspend and resume", |c| yes(c.resume)),
     ("attach", |c| if c.attach_across_processes { "from any process".into() } else { yes(c.attach) }),
     ("find by tag", |c| yes(c.find_by_tag)),
     ("lifetime backstop", |c| limit(c.lifetime)),

@@ -54,7 +54,8 @@ impl Estimate {
         for key in &plan.trials {
             let name = TaskName { dataset: key.dataset.clone(), task: key.task.clone() };
             let Some(task) = plan.tasks.get(&name) else { continue };
-            if task.setup(&key.backend, &nothing_missing).is_err() {
+            let unavailable = plan.condition_unavailable(key).is_some();
+            if unavailable || task.setup(&key.backend, &nothing_missing).is_err() {
                 continue;
             }
             estimate.runnable += 1;

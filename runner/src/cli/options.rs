@@ -216,6 +216,8 @@ pub enum ConditionName {
     Warm,
     /// The sandbox of the previous trial.
     Reuse,
+    /// A new sandbox, suspended with its processes and resumed.
+    Resumed,
 }
 
 impl From<ConditionName> for Condition {
@@ -224,6 +226,7 @@ impl From<ConditionName> for Condition {
             ConditionName::Cold => Self::Cold,
             ConditionName::Warm => Self::Warm,
             ConditionName::Reuse => Self::Reuse,
+            ConditionName::Resumed => Self::Resumed,
         }
     }
 }

@@ -66,7 +66,7 @@ struct PlannedTrial<'a> {
     #[serde(flatten)]
     key: &'a sandbox_bench_core::evidence::TrialKey,
     environment: Option<String>,
-    unavailable: Option<&'a str>,
+    unavailable: Option<String>,
 }
 
 /// What `--dry-run --format json` prints.
@@ -89,8 +89,9 @@ pub fn print_plan(plan: &Plan, request: &Request, estimate: &Estimate, format: O
         .map(|key| {
             let name = TaskName { dataset: key.dataset.clone(), task: key.task.clone() };
             let setup = plan.tasks.get(&name).map(|task| task.setup(&key.backend, &nothing_missing));
-            let environment = setup.and_then(Result::ok).map(|setup| setup.asked.clone());
-            let unavailable = setup.and_then(Result::err);
+            let unavailable = plan.condition_unavailable(key).or_else(|| setup?.err().map(str::to_owned));
+            let asked = setup.and_then(Result::ok).map(|setup| setup.asked.clone());
+            let environment = asked.filter(|_| unavailable.is_none());
             PlannedTrial { key, environment, unavailable }
         })
         .collect();
@@ -100,7 +101,7 @@ pub fn print_plan(plan: &Plan, request: &Request, estimate: &Estimate, format: O
     }
     let variants = plan.trials.iter().any(|key| !key.variant.is_plain());
     let rows = trials.iter().enumerate().map(|(number, trial)| {
-        let how = match (trial.unavailable, &trial.environment) {
+        let how = match (&trial.unavailable, &trial.environment) {
             (Some(why), _) => format!("unavailable: {why}"),
             (None, environment) => environment.clone().unwrap_or_default(),
         };

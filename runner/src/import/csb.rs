@@ -350,8 +350,9 @@ fn condition(path: &Path, mode: &str) -> Result<Condition, ImportError> {
     match mode {
         "cold" => Ok(Condition::Cold),
         "warm" => Ok(Condition::Warm),
-        // What `export` writes of a run of ours.
+        // What `export` writes of runs of ours.
         "reuse" => Ok(Condition::Reuse),
+        "resumed" => Ok(Condition::Resumed),
         other => Err(ImportError::invalid(path, format!("the mode {other:?} is neither cold nor warm"))),
     }
 }

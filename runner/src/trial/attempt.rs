@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use sandbox_bench_core::evidence::{Attempt, Cleanup, EnvironmentRecord, EnvironmentWay, Failure, SCHEMA_VERSION};
-use sandbox_bench_core::{FailureClass, Observation, Phase, Sandbox};
+use sandbox_bench_core::{Created, FailureClass, Observation, Phase, Sandbox};
 
 use super::context::{Calls, Context, Start, Trial};
 use super::freshness::Expected;
 use super::materials::Materials;
 use super::open::{self, NotOpened};
 use super::recorder::Recorder;
+use super::resumed;
 use super::session::{self, Session};
 use super::stop::Stop;
 use super::work::{Findings, Work};
@@ -48,7 +49,7 @@ pub async fn attempt(context: &Context, trial: &Trial) -> io::Result<Attempt> {
                 }
             }
         }
-        (Ok(materials), Start::Cold | Start::Warm(_)) => {
+        (Ok(materials), Start::Cold | Start::Warm(_) | Start::Resumed) => {
             let work = Work { context, trial, rec: &rec, calls: &calls, materials };
             in_new_sandbox(&work, &mut found).await
         }
@@ -97,25 +98,37 @@ async fn in_new_sandbox(work: &Work<'_>, found: &mut Findings) -> (Outcome, Clea
     let Work { context, trial, rec, calls, .. } = *work;
     let artifact = match &trial.start {
         Start::Warm(id) => Some(id.as_str()),
-        Start::Cold | Start::Reuse(_) => None,
+        Start::Cold | Start::Resumed | Start::Reuse(_) => None,
     };
     let spec = open::request(context, trial, artifact);
     let created = match open::open(context, rec, calls, &trial.backend, &spec).await {
         Ok(created) => created,
         Err(NotOpened { stop, cleanup }) => return (Err(stop), cleanup),
     };
-    let fingerprint = trial.setup.fingerprint.to_string();
-    let expected = match artifact {
-        Some(id) => Expected::Warm { id, fingerprint: &fingerprint },
-        None => Expected::Cold,
-    };
-    let outcome = work.run(&created.sandbox, &created.facts, &expected, found).await;
+    let outcome = in_created(work, &created, found).await;
     let reference = created.sandbox.reference().clone();
     let end = async { Ok(open::end(context, calls, &trial.backend, &reference).await) };
     match rec.phase(Phase::Destroy, end).await {
         Ok(cleanup) => (outcome, cleanup),
         Err(stop) => (outcome.and(Err(stop)), Cleanup::Unconfirmed { why: "the end was not recorded".into() }),
     }
+}
+
+async fn in_created(work: &Work<'_>, created: &Created, found: &mut Findings) -> Outcome {
+    let Created { sandbox, facts } = created;
+    let fingerprint = work.trial.setup.fingerprint.to_string();
+    let before;
+    let expected = match &work.trial.start {
+        Start::Warm(id) => Expected::Warm { id, fingerprint: &fingerprint },
+        Start::Resumed => {
+            found.sandbox = Some(sandbox.reference().clone());
+            found.facts = Some(facts.clone());
+            before = resumed::resume(work, sandbox, facts).await?;
+            Expected::Resumed { before: &before }
+        }
+        Start::Cold | Start::Reuse(_) => Expected::Cold,
+    };
+    work.run(sandbox, facts, &expected, found).await
 }
 
 async fn in_session(work: &Work<'_>, session: &mut Session, found: &mut Findings) -> (Outcome, Cleanup) {
@@ -149,7 +162,7 @@ fn with_cost(seen: Option<Observation>, told: BTreeMap<String, String>) -> Optio
 fn environment(trial: &Trial, found: &Findings) -> Option<EnvironmentRecord> {
     let facts = found.facts.as_ref()?;
     let (way, asked) = match &trial.start {
-        Start::Cold => (trial.setup.way, trial.setup.asked.clone()),
+        Start::Cold | Start::Resumed => (trial.setup.way, trial.setup.asked.clone()),
         Start::Warm(id) => (EnvironmentWay::Artifact, id.clone()),
         Start::Reuse(_) => (EnvironmentWay::Reuse, trial.setup.asked.clone()),
     };

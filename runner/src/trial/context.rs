@@ -92,6 +92,8 @@ pub enum Start {
     Cold,
     /// A new sandbox from the warm artifact of this id.
     Warm(String),
+    /// A new sandbox that is suspended and resumed first.
+    Resumed,
     /// The sandbox that this session holds.
     Reuse(Arc<tokio::sync::Mutex<Session>>),
 }

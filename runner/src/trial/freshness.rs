@@ -1,7 +1,7 @@
 //! The first command in a sandbox: its success means *ready*, and its output tells this sandbox from any other.
 
 use sandbox_bench_core::condition::{ConditionProof, Freshness};
-use sandbox_bench_core::{CreateFacts, ExecSpec, Tag};
+use sandbox_bench_core::{CreateFacts, ExecSpec, ProcessIdentity, Tag};
 
 /// Directory of the harness inside a sandbox.
 pub const HOME: &str = "/.sandbox-bench";
@@ -18,6 +18,7 @@ show boot /proc/sys/kernel/random/boot_id
 show uptime /proc/uptime
 show marker /.sandbox-bench/marker
 show artifact /.sandbox-bench/artifact
+show witness "/proc/${1:-none}/stat"
 uid=
 if [ -r /proc/self/status ]; then
   while read -r key real effective rest; do
@@ -29,10 +30,21 @@ cd /proc/self/ns 2>/dev/null && { readlink pid mnt 2>/dev/null || { readlink pid
 exit 0
 "#;
 
-/// The command that reads the facts.
+/// Leaves a process that outlives the command, and makes it the script's argument.
+const LEAVE: &str = "sleep 86400 </dev/null >/dev/null 2>&1 & set -- $!\n";
+
+/// The command that reads the facts; with the process that was left before a suspension, also whether it still runs.
 #[must_use]
-pub fn command() -> ExecSpec {
-    ExecSpec::sh(SCRIPT)
+pub fn command(witness: Option<ProcessIdentity>) -> ExecSpec {
+    let mut spec = ExecSpec::sh(SCRIPT);
+    spec.argv.extend(witness.iter().flat_map(|left| ["sh".to_owned(), left.pid.to_string()]));
+    spec
+}
+
+/// The same before a suspension: it leaves a process that is to go on after the resumption.
+#[must_use]
+pub fn leaving_a_witness() -> ExecSpec {
+    ExecSpec::sh(&format!("{LEAVE}{SCRIPT}"))
 }
 
 /// What the first command told.
@@ -62,11 +74,22 @@ pub fn parse(output: &str) -> Probe {
             "uptime" => facts.uptime_seconds = value.split(' ').next().and_then(|seconds| seconds.parse().ok()),
             "marker" => facts.marker = Some(value),
             "artifact" => facts.artifact_fingerprint = Some(value),
+            "witness" => facts.witness = process(&value),
             "uid" => probe.root = value == "0",
             _ => {}
         }
     }
     probe
+}
+
+/// Reads `/proc/PID/stat`; none for a process that has ended and is only listed.
+fn process(stat: &str) -> Option<ProcessIdentity> {
+    let pid = stat.split(' ').next()?.parse().ok()?;
+    // The name before it may hold blanks and parentheses.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    let start_ticks = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X" | "x")).then_some(ProcessIdentity { pid, start_ticks })
 }
 
 /// What a trial expects of the sandbox that it got.
@@ -86,6 +109,22 @@ pub enum Expected<'a> {
         /// Its tag.
         previous: &'a Tag,
     },
+    /// The sandbox that showed this before it was suspended, as the backend says it was.
+    Resumed {
+        /// What it showed.
+        before: &'a Freshness,
+    },
+}
+
+impl Expected<'_> {
+    /// The process that is to be seen running, if there is one.
+    #[must_use]
+    pub fn witness(&self) -> Option<ProcessIdentity> {
+        match self {
+            Self::Resumed { before } => before.witness,
+            Self::Cold | Self::Warm { .. } | Self::Reuse { .. } => None,
+        }
+    }
 }
 
 /// Compares the facts with the declared condition.
@@ -120,7 +159,27 @@ pub fn prove(expected: &Expected<'_>, facts: &Freshness, created: &CreateFacts) 
             Some(marker) => violated(format!("holds the marker of {marker}, not of {previous}")),
             None => violated(format!("the marker of {previous} is gone: this is another sandbox")),
         },
+        Expected::Resumed { before } => match (&before.witness, &facts.witness) {
+            _ if facts.marker.is_some() => violated("the resumed sandbox holds the marker of a trial".into()),
+            _ if facts.artifact_fingerprint.is_some() => {
+                violated("the resumed sandbox was started from a warm artifact".into())
+            }
+            _ if rebooted(before, facts) => violated("the sandbox was booted anew instead of resumed".into()),
+            (Some(left), Some(found)) if left == found => {
+                proven(format!("suspended and resumed: the process {} that was left running goes on", left.pid))
+            }
+            (Some(left), _) => {
+                violated(format!("the process {} that was left running before the suspension is gone", left.pid))
+            }
+            (None, _) => ConditionProof::Unproven { why: "the sandbox does not show its processes".into() },
+        },
     }
+}
+
+/// True if another boot is seen than before, or an earlier moment of it.
+fn rebooted(before: &Freshness, facts: &Freshness) -> bool {
+    let another = before.boot_id.as_ref().zip(facts.boot_id.as_ref()).is_some_and(|(then, now)| then != now);
+    another || before.uptime_seconds.zip(facts.uptime_seconds).is_some_and(|(then, now)| now < then)
 }
 
 #[cfg(test)]
@@ -169,6 +228,27 @@ mod tests {
         assert_eq!(state(&reuse, &facts(Some(previous.as_str()), None), "img"), "proven");
         assert_eq!(state(&reuse, &facts(Some("sbx-run-two"), None), "img"), "violated");
         assert_eq!(state(&reuse, &facts(None, None), "img"), "violated");
+    }
+
+    #[test]
+    fn resumed_means_that_the_same_processes_go_on() {
+        let stat = |start: u64| {
+            parse(&format!(
+                "boot=b\nuptime=5.0 1\nwitness=7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {start} 9\n"
+            ))
+        };
+        let before = stat(40).facts;
+        assert_eq!(before.witness, Some(ProcessIdentity { pid: 7, start_ticks: 40 }));
+        let resumed = |facts: &Freshness| state(&Expected::Resumed { before: &before }, facts, "img");
+        assert_eq!(resumed(&before), "proven");
+        assert_eq!(resumed(&stat(41).facts), "violated", "the number is another process's");
+        assert_eq!(resumed(&Freshness { witness: None, ..before.clone() }), "violated");
+        assert_eq!(resumed(&Freshness { uptime_seconds: Some(4.0), ..before.clone() }), "violated", "a new boot");
+        assert_eq!(resumed(&Freshness { boot_id: Some("c".into()), ..before.clone() }), "violated");
+        assert_eq!(resumed(&Freshness { artifact_fingerprint: Some("f".into()), ..before.clone() }), "violated");
+        let silent = Freshness::default();
+        assert_eq!(state(&Expected::Resumed { before: &silent }, &silent, "img"), "unproven");
+        assert_eq!(parse("witness=7 (sleep) Z 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 40 9").facts.witness, None);
     }
 
     #[test]

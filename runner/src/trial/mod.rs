@@ -17,6 +17,7 @@ mod prepare;
 mod prewarm;
 mod recorder;
 mod replay;
+mod resumed;
 mod session;
 mod solve;
 mod steps;

@@ -9,7 +9,7 @@ use sandbox_bench_core::{
     Backend, Created, Destruction, ErrorKind, Phase, SandboxRef, SandboxSpec, Source, Stage, TagQuery,
 };
 
-use super::context::{CONTROL_LIMIT, Calls, Context, MARGIN, Trial};
+use super::context::{CONTROL_LIMIT, Calls, Context, MARGIN, Start, Trial};
 use super::recorder::{OUTPUT_LIMIT, Recorder, TEXT};
 use super::stop::Stop;
 
@@ -27,7 +27,7 @@ pub struct NotOpened {
     pub cleanup: Cleanup,
 }
 
-/// The request for a trial's sandbox, from `artifact` or cold.
+/// The request for a trial's sandbox, from `artifact` or from what the task names.
 #[must_use]
 pub fn request(context: &Context, trial: &Trial, artifact: Option<&str>) -> SandboxSpec {
     let task = &trial.task;
@@ -37,6 +37,7 @@ pub fn request(context: &Context, trial: &Trial, artifact: Option<&str>) -> Sand
     spec.network = trial.network();
     spec.lifetime = allowed_lifetime(trial, context.lifetime(task));
     spec.environment_limit = task.environment.build_timeout;
+    spec.resumable = matches!(trial.start, Start::Resumed);
     spec
 }
 
@@ -81,7 +82,12 @@ pub async fn open(
     }
     match result {
         Ok(created) => {
-            rec.split_last(Phase::Environment, created.facts.environment_us);
+            if spec.resumable {
+                // What is measured of it is its resumption.
+                rec.rename_last(Phase::Environment);
+            } else {
+                rec.split_last(Phase::Environment, created.facts.environment_us);
+            }
             let event = Event::Created { sandbox: created.sandbox.reference().clone() };
             match context.journal.append(event).await {
                 Ok(()) => Ok(created),

@@ -220,6 +220,19 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// Awaits an operation that tells nothing but its success, and writes its receipt.
+    pub async fn operation(
+        &self,
+        phase: Phase,
+        operation: &str,
+        work: impl Future<Output = sandbox_bench_core::Result<()>>,
+    ) -> Result<(), Stop> {
+        let start = self.now_us();
+        let result = work.await;
+        self.write(self.receipt(phase, operation, operation, start), result.as_ref().err()).await?;
+        result.map_err(|error| Stop::from_error(phase, operation, &error))
+    }
+
     /// Notes something that a reader should know.
     pub fn warn(&self, warning: impl Into<String>) {
         self.state().warnings.push(warning.into());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sandbox_bench_core::condition::{ConditionProof, Freshness};
 use sandbox_bench_core::evidence::Failure;
 use sandbox_bench_core::{
-    AgentRecord, Completion, CreateFacts, FailureClass, Observation, Phase, ReplayRecord, Sandbox, SandboxRef, Stage,
-    Verdict,
+    AgentRecord, Completion, CreateFacts, ExecSpec, FailureClass, Observation, Phase, ReplayRecord, Sandbox,
+    SandboxRef, Stage, Verdict,
 };
 use sandbox_bench_datasets::patch::Direction;
 use sandbox_bench_datasets::task::Verifier;
@@ -17,7 +17,7 @@ use super::freshness::{self, Expected};
 use super::materials::Materials;
 use super::recorder::Recorder;
 use super::stop::Stop;
-use super::{grade, prepare, session, solve, swesmith, verify};
+use super::{grade, prepare, resumed, session, solve, swesmith, verify};
 use crate::environment::fill_templates;
 use crate::solver::Solver;
 
@@ -75,7 +75,8 @@ impl<'a> Work<'a> {
         found.sandbox = Some(sandbox.reference().clone());
         found.facts = Some(facts.clone());
         let bench = self.bench(sandbox.clone())?;
-        let probe = rec.phase(Phase::Ready, ready(&bench)).await?;
+        let command = freshness::command(expected.witness());
+        let probe = rec.phase(Phase::Ready, probe(&bench, Phase::Ready, "first command", &command)).await?;
         found.freshness = Some(probe.facts.clone());
         let proof = freshness::prove(expected, &probe.facts, facts);
         found.proof = Some(proof.clone());
@@ -86,8 +87,12 @@ impl<'a> Work<'a> {
         if matches!(expected, Expected::Reuse { .. }) {
             rec.phase(Phase::Prepare, session::reset(&bench)).await?;
         }
+        if let Expected::Resumed { before } = expected {
+            rec.phase(Phase::Prepare, resumed::dismiss(&bench, before)).await?;
+        }
         rec.phase(Phase::Inputs, inputs(&bench)).await?;
-        let hidden = rec.phase(Phase::Prepare, prepared(&bench, matches!(expected, Expected::Cold))).await?;
+        let bare = matches!(expected, Expected::Cold | Expected::Resumed { .. });
+        let hidden = rec.phase(Phase::Prepare, prepared(&bench, bare)).await?;
         if !matches!(self.context.solver, Solver::None) {
             found.solver = rec.phase(Phase::Solve, solve::solve(&bench, found)).await?;
         }
@@ -124,14 +129,19 @@ impl<'a> Work<'a> {
 
 /// Runs the first command.
 pub async fn ready(bench: &Bench<'_>) -> Result<freshness::Probe, Stop> {
-    let spec = freshness::command().timeout(CONTROL_LIMIT);
+    probe(bench, Phase::Ready, "first command", &freshness::command(None)).await
+}
+
+/// Runs a command that reads the facts.
+pub async fn probe(bench: &Bench<'_>, phase: Phase, label: &str, command: &ExecSpec) -> Result<freshness::Probe, Stop> {
+    let spec = command.clone().timeout(CONTROL_LIMIT);
     let call = bench.calls.call(Stage::Setup, spec.timeout + MARGIN);
-    let ran = bench.rec.exec(Phase::Ready, "first command", bench.sandbox(), &call, &spec).await?;
+    let ran = bench.rec.exec(phase, label, bench.sandbox(), &call, &spec).await?;
     if ran.success() {
         return Ok(freshness::parse(&ran.stdout.tail));
     }
     let (class, completion) = (FailureClass::Startup, &ran.report.completion);
-    Err(Stop::from_completion(class, Phase::Ready, "the first command", completion, &ran.last_words()))
+    Err(Stop::from_completion(class, phase, &format!("the {label}"), completion, &ran.last_words()))
 }
 
 /// Places the instruction and this trial's marker.
@@ -141,8 +151,8 @@ pub async fn inputs(bench: &Bench<'_>) -> Result<(), Stop> {
 }
 
 /// Makes the environment fit the task; returns the test files taken out of the solver's sight.
-async fn prepared(bench: &Bench<'_>, cold: bool) -> Result<Vec<swesmith::HeldFile>, Stop> {
-    if cold {
+async fn prepared(bench: &Bench<'_>, bare: bool) -> Result<Vec<swesmith::HeldFile>, Stop> {
+    if bare {
         prepare::environment(bench).await?;
     }
     prepare::healthy(bench, &bench.task.environment).await?;

@@ -56,6 +56,8 @@ const DOCKERFILE: Selector = |can| missing(can.dockerfile, "Dockerfiles cannot b
 const SNAPSHOT: Selector = |can| missing(can.snapshot, "there are no warm artifacts");
 const GOES_ON: Selector =
     |can| SNAPSHOT(can).or_else(|| missing(can.snapshot_keeps_sandbox, "a snapshot ends its sandbox"));
+const RESUME: Selector = |can| missing(can.resume, "sandboxes cannot be suspended");
+const NO_RESUME: Selector = |can| missing(!can.resume, "sandboxes can be suspended");
 const BUILD: Selector = |can| missing(can.build_artifact, "artifacts are made from sandboxes only");
 const OOM: Selector = |can| {
     missing(
@@ -166,6 +168,10 @@ behaviours! {
     lifecycle::destroying_one_leaves_the_others_alone if ALWAYS => "their processes live on";
     lifecycle::attaching_gives_the_same_sandbox if ATTACH => "files, variables, directory";
     lifecycle::another_process_can_attach_and_destroy if ACROSS => "from the reference alone";
+    lifecycle::a_resumed_sandbox_goes_on_where_it_stopped if RESUME => "the same processes and files, after a real stop";
+    lifecycle::a_suspended_sandbox_is_destroyed_as_any_other if RESUME => "it is found, and confirmed gone";
+    lifecycle::only_what_was_created_to_be_suspended_is if RESUME => "anything else is refused, and works on";
+    lifecycle::what_cannot_suspend_says_so if NO_RESUME => "Unsupported, and the sandbox works on";
     lifecycle::dropping_a_handle_ends_nothing if ALWAYS => "the sandbox is the backend's, not the handle's";
 
     search::a_tag_finds_exactly_its_sandbox if FIND => "no other, and none once it is destroyed";

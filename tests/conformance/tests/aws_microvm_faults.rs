@@ -182,6 +182,40 @@ async fn a_microvm_that_was_idle_for_too_long_is_lost(bench: Bench) -> Check {
     bench.end().await
 }
 
+async fn orders_to_suspend_and_resume_survive_what_happens_to_them(bench: Bench) -> Check {
+    let made = bench.create(&SandboxSpec { resumable: true, ..bench.spec() }).await?;
+    bench.sh(&made, "sleep 1000 >/dev/null 2>&1 & echo $! >/tmp/pid").await?;
+    let (suspend, resume) = (format!("{RUN}/*/suspend"), format!("{RUN}/*/resume"));
+    let no_effect = Effect::Answer { status: 200, headers: Default::default(), body: "{}".into() };
+    bench.faults([
+        Rule::new("POST", &suspend, Effect::status(503)).times(1),
+        Rule::new("POST", &suspend, Effect::LoseResponse).times(1),
+        Rule::new("POST", &resume, Effect::LoseResponse).times(1),
+        Rule::new("POST", &resume, no_effect).times(1),
+    ])?;
+    for _ in 0..2 {
+        made.sandbox.suspend(&bench.call()).await?;
+        made.sandbox.resume(&bench.call()).await?;
+    }
+    bench.faults([])?;
+    same("a process", bench.sh(&made, "kill -0 $(cat /tmp/pid)").await?.0, Completion::Exited { code: 0 })?;
+    bench.destroyed(&made).await?;
+    bench.end().await
+}
+
+async fn a_suspended_microvm_whose_time_is_over_is_lost(bench: Bench) -> Check {
+    // The account's seconds are short.
+    let spec = SandboxSpec { resumable: true, lifetime: Duration::from_secs(900), ..bench.spec() };
+    let made = bench.create(&spec).await?;
+    bench.sh(&made, "true").await?;
+    made.sandbox.suspend(&bench.call()).await?;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    kind("resume", made.sandbox.resume(&bench.call()).await, "sandbox_lost")?;
+    kind("a command", bench.sh(&made, "true").await, "sandbox_lost")?;
+    bench.destroyed(&made).await?;
+    bench.end().await
+}
+
 async fn a_microvm_of_another_process_is_found_by_its_tag(bench: Bench) -> Check {
     let made = bench.create(&bench.spec()).await?;
     let url = bench.server.base_url().to_owned();
@@ -282,6 +316,8 @@ fn main() -> ExitCode {
         a_token_that_ends_within_a_command_is_replaced, usual(), None => "and the command does not notice";
         a_microvm_that_dies_under_a_command_is_lost_with_what_was_said, usual(), None => "never a wrong exit code";
         a_microvm_that_was_idle_for_too_long_is_lost, hasty(), None => "and nothing of it stays";
+        orders_to_suspend_and_resume_survive_what_happens_to_them, usual(), None => "they may be given twice";
+        a_suspended_microvm_whose_time_is_over_is_lost, hasty(), None => "and is not taken for one that sleeps";
         a_microvm_of_another_process_is_found_by_its_tag, usual(), None => "its runner says whose it is";
         an_image_that_is_not_built_says_why_and_can_be_asked_for_again, usual(), None => "by the reason of its build";
         a_full_account_is_capacity, small(), None => "402 is told as such";

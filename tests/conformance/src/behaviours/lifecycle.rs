@@ -8,7 +8,7 @@ use sandbox_bench_core::{
 };
 
 use super::beats;
-use crate::check::{Check, refused, same};
+use crate::check::{Check, Stop, refused, same};
 use crate::ensure;
 use crate::harness::{Collected, Handle, Harness};
 
@@ -130,6 +130,78 @@ pub async fn another_process_can_attach_and_destroy(h: &Harness) -> Check {
     same("what the other connection finds", found.iter().map(|f| &f.reference).collect(), vec![s.reference()])?;
     same("destroy", again.destroy(&h.call(), s.reference()).await?, Destruction::Confirmed)?;
     unusable(h, &s).await
+}
+
+/// Counts in memory, and notes with each number the seconds since the boot; over and over, until it is ended.
+const COUNTING: &str = r#"
+sh -c 'n=0; while :; do n=$((n+1)); read -r up rest </proc/uptime; echo "$n $up" >>/tmp/counted; sleep 0.1; done' &
+until [ -s /tmp/counted ]; do sleep 0.05; done
+"#;
+/// How long it is kept from counting, in seconds.
+const HELD: f64 = 2.0;
+
+async fn resumable(h: &Harness) -> Check<Handle> {
+    let s = h.create(&SandboxSpec { resumable: true, ..h.spec() }).await?.sandbox;
+    h.put(&s, "/conformance/state", "kept").await?;
+    h.sh(&s, COUNTING).await?;
+    Ok(s)
+}
+
+pub async fn a_resumed_sandbox_goes_on_where_it_stopped(h: &Harness) -> Check {
+    let s = resumable(h).await?;
+    for _ in 0..2 {
+        s.suspend(&h.call()).await?;
+    }
+    tokio::time::sleep(Duration::from_secs_f64(HELD)).await;
+    same(
+        "what its tag finds",
+        h.found(TagQuery::Exact(s.reference().tag.clone())).await?,
+        vec![s.reference().id.clone()],
+    )?;
+    refused("a command", s.exec(&h.call(), &ExecSpec::sh("true"), &TailSink::new(0)).await, &["invalid_request"])?;
+    refused("an upload", h.put(&s, "/conformance/state", "changed").await, &["invalid_request"])?;
+    refused("a download", s.download(&h.call(), "/conformance", &h.host_path(), 1 << 20).await, &["invalid_request"])?;
+    for _ in 0..2 {
+        s.resume(&h.call()).await?;
+    }
+    same("its files", h.sh(&s, "cat /conformance/state").await?, "kept".into())?;
+    let counted = h.sh(
+        &s,
+        "a=$(wc -l </tmp/counted); until [ $(wc -l </tmp/counted) -gt $((a+1)) ]; do sleep 0.1; done; cat /tmp/counted",
+    );
+    let counted = counted.await?;
+    let mut steps = Vec::new();
+    for (expected, line) in (1..).zip(counted.lines()) {
+        let step = line.split_once(' ').and_then(|(n, up)| Some((n.parse::<u64>().ok()?, up.parse::<f64>().ok()?)));
+        let Some((n, up)) = step else { return Err(Stop::Failed(format!("the process wrote {line:?}"))) };
+        same("the number that the process has come to", n, expected)?;
+        steps.push(up);
+    }
+    let longest = steps.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+    ensure!(longest >= HELD, "suspended for {HELD} s, but the process was never still for longer than {longest} s");
+    Ok(())
+}
+
+pub async fn a_suspended_sandbox_is_destroyed_as_any_other(h: &Harness) -> Check {
+    let s = resumable(h).await?;
+    s.suspend(&h.call()).await?;
+    h.destroy(&s).await?;
+    same("sandboxes after destroy", h.found(TagQuery::Exact(s.reference().tag.clone())).await?, Vec::new())?;
+    refused("resume", s.resume(&h.call()).await, GONE).map(drop)
+}
+
+pub async fn only_what_was_created_to_be_suspended_is(h: &Harness) -> Check {
+    let s = h.sandbox().await?;
+    h.sh(&s, "true").await?;
+    refused("suspend", s.suspend(&h.call()).await, &["invalid_request"])?;
+    same("a command", h.sh(&s, "echo on").await?, "on".into())
+}
+
+pub async fn what_cannot_suspend_says_so(h: &Harness) -> Check {
+    let s = h.sandbox().await?;
+    refused("suspend", s.suspend(&h.call()).await, &["unsupported"])?;
+    refused("resume", s.resume(&h.call()).await, &["unsupported"])?;
+    same("a command", h.sh(&s, "echo on").await?, "on".into())
 }
 
 pub async fn dropping_a_handle_ends_nothing(h: &Harness) -> Check {

@@ -95,6 +95,7 @@ impl Mutant {
             Fault::NameIsMissing => info.name.clear(),
             Fault::UploadLimitIsIgnored => can.max_upload_bytes = Some(1000),
             Fault::ClaimsDockerfiles => can.dockerfile = true,
+            Fault::SuspensionIsDenied => can.resume = false,
             Fault::ClaimsToBuildArtifacts => can.build_artifact = true,
             Fault::ClaimsLimits => {
                 can.reports_oom = true;
@@ -118,6 +119,7 @@ impl Mutant {
         match self.fault {
             Fault::NetworkIsAlwaysOn => spec.network = NetworkPolicy::Public,
             Fault::NetworkIsAlwaysOff => spec.network = NetworkPolicy::NoNetwork,
+            Fault::SuspensionIsDenied | Fault::SuspensionNeedsNoAsking => spec.resumable = true,
             Fault::LifetimeIsEndless => spec.lifetime = Duration::from_secs(3600),
             Fault::ClaimsDockerfiles | Fault::MissingSourceIsBase => spec.source = Source::Base,
             Fault::ClonesAreEmpty if from_artifact => spec.source = Source::Base,

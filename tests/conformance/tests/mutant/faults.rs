@@ -75,6 +75,10 @@ pub enum Fault {
     FindForgets,
     FindIsCareless,
     FindSeesOnlyTheLiving,
+    SuspensionIsPretended,
+    ResumptionStartsAnew,
+    SuspensionNeedsNoAsking,
+    SuspensionIsDenied,
     // Artifacts.
     ClonesAreEmpty,
     CloneIsTheOriginal,
@@ -209,7 +213,10 @@ pub const FAULTS: &[(Fault, &[&str])] = &[
         DestroyIsOnce,
         &["lifecycle::destroying_twice_is_confirmed_twice", "lifecycle::what_never_existed_is_confirmed_gone"],
     ),
-    (DestroyDoesNothing, &["lifecycle::destroying_twice_is_confirmed_twice"]),
+    (
+        DestroyDoesNothing,
+        &["lifecycle::destroying_twice_is_confirmed_twice", "lifecycle::a_suspended_sandbox_is_destroyed_as_any_other"],
+    ),
     (DestroyTakesAll, &["lifecycle::destroying_one_leaves_the_others_alone"]),
     (OddIdsAreOurs, &["lifecycle::ids_are_never_taken_for_paths"]),
     (AttachMakesNew, &["lifecycle::attaching_gives_the_same_sandbox"]),
@@ -218,6 +225,10 @@ pub const FAULTS: &[(Fault, &[&str])] = &[
     (FindForgets, &["search::a_tag_finds_exactly_its_sandbox"]),
     (FindIsCareless, &["search::a_run_finds_all_its_sandboxes"]),
     (FindSeesOnlyTheLiving, &["search::a_dead_sandbox_is_found_until_it_is_destroyed"]),
+    (SuspensionIsPretended, &["lifecycle::a_resumed_sandbox_goes_on_where_it_stopped"]),
+    (ResumptionStartsAnew, &["lifecycle::a_resumed_sandbox_goes_on_where_it_stopped"]),
+    (SuspensionNeedsNoAsking, &["lifecycle::only_what_was_created_to_be_suspended_is"]),
+    (SuspensionIsDenied, &["lifecycle::what_cannot_suspend_says_so"]),
     (ClonesAreEmpty, &["artifacts::a_clone_has_the_files"]),
     (
         CloneIsTheOriginal,

@@ -180,6 +180,21 @@ impl Sandbox for MutantSandbox {
         Ok(artifact)
     }
 
+    async fn suspend(&self, call: &Call) -> Result<()> {
+        match self.fault {
+            Fault::SuspensionIsPretended => Ok(()),
+            _ => self.inner.suspend(call).await,
+        }
+    }
+
+    async fn resume(&self, call: &Call) -> Result<()> {
+        self.inner.resume(call).await?;
+        if self.fault == Fault::ResumptionStartsAnew {
+            self.spoil(call, "kill -9 -1").await?;
+        }
+        Ok(())
+    }
+
     async fn observe(&self, call: &Call) -> Result<Observation> {
         self.inner.observe(call).await
     }

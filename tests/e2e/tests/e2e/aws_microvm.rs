@@ -1,7 +1,7 @@
 //! Whole runs on AWS Lambda MicroVMs, as their emulator plays them.
 
-use sandbox_bench_core::ConditionProof;
-use sandbox_bench_core::evidence::Cleanup;
+use sandbox_bench_core::evidence::{Attempt, Cleanup};
+use sandbox_bench_core::{Condition, ConditionProof, FailureClass, Phase};
 use sandbox_bench_e2e::evidence::assert_hidden;
 use sandbox_bench_e2e::{Bench, Emulator, World};
 use serde_json::json;
@@ -48,6 +48,58 @@ fn gold_is_accepted_cold_and_warm_and_nothing_stays_behind() {
     assert_eq!(emulator.shows("state")["images"], json!({}));
     assert_eq!(emulator.shows("violations"), json!([]));
     assert_hidden(SECRET, world.path(), &[&ran.stdout, &ran.stderr, &deleted.stdout, &deleted.stderr]);
+}
+
+#[test]
+fn a_resumed_sandbox_is_proven_to_be_one_and_its_create_is_the_resumption() {
+    let (world, emulator) = (World::new(), emulator());
+    let line = format!(
+        "run -vv --backend aws-microvm,local --dataset smoke --task {TASKS} --condition cold,resumed --solver gold"
+    );
+    let bench = emulator.point(world.bench(&line));
+    let ran = bench.run().exits(0);
+
+    let run = world.run();
+    run.validate();
+    let attempts = run.attempts();
+    let of = |backend: &str, condition: Condition| {
+        let chosen = attempts.iter().filter(|a| a.trial.backend == backend && a.trial.condition == condition);
+        let chosen: Vec<_> = chosen.collect();
+        assert_eq!(chosen.len(), 3);
+        chosen
+    };
+    for attempt in of("aws-microvm", Condition::Resumed) {
+        assert!(attempt.accepted(), "{:?}", attempt.failure);
+        let Some(ConditionProof::Proven { why }) = &attempt.proof else { panic!("{:?}", attempt.proof) };
+        assert!(why.contains("goes on"), "{why}");
+        assert_eq!(attempt.cleanup, Cleanup::Confirmed);
+        // Made and suspended in the environment's time, from the same source as a cold one.
+        let phases: Vec<Phase> = attempt.phases.iter().map(|span| span.phase).take(4).collect();
+        assert_eq!(phases, [Phase::Environment, Phase::Environment, Phase::Create, Phase::Ready]);
+        let cold = of("aws-microvm", Condition::Cold).into_iter().find(|cold| cold.trial.task == attempt.trial.task);
+        let source = |attempt: &Attempt| attempt.environment.as_ref().map(|made| (made.way, made.resolved.clone()));
+        assert_eq!(source(attempt), source(cold.unwrap()));
+        let cost = &attempt.observation.as_ref().unwrap().cost_evidence;
+        let seconds = |fact: &str| cost[fact].parse::<f64>().unwrap();
+        assert!(seconds("running_seconds") > 0.0 && seconds("suspended_seconds") >= 0.0, "{cost:?}");
+    }
+    for attempt in of("local", Condition::Resumed) {
+        let failure = attempt.failure.as_ref().unwrap();
+        assert_eq!((failure.class, attempt.sandbox.as_ref()), (FailureClass::Unavailable, None));
+        assert!(failure.message.contains("condition resumed on local"), "{}", failure.message);
+    }
+    for (backend, condition) in [("aws-microvm", Condition::Cold), ("local", Condition::Cold)] {
+        assert!(of(backend, condition).iter().all(|attempt| attempt.accepted()));
+    }
+    // A row of its own.
+    assert!(
+        ran.stdout.lines().any(|line| line.contains("aws-microvm") && line.contains(" resumed ")),
+        "{}",
+        ran.stdout
+    );
+
+    assert_eq!(emulator.shows("state")["machines"], json!([]));
+    assert_eq!(emulator.shows("violations"), json!([]));
 }
 
 #[test]

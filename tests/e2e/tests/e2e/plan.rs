@@ -89,3 +89,14 @@ fn a_broken_task_is_told_and_the_others_are_planned() {
     let outcome = world.bench("run --backend local --dataset tasks --dry-run").run().exits(0);
     assert_shown!("plan-broken-task", outcome.shown());
 }
+
+#[test]
+fn a_plan_that_is_too_large_is_refused_at_once() {
+    for replicates in ["500000", "4000000000"] {
+        let world = world();
+        let line =
+            format!("run --backend local --dataset tasks --condition cold,warm --replicates {replicates} --dry-run");
+        let told = world.bench(&line).run().exits(2).stderr;
+        assert!(told.contains("more than 1000000 trials"), "{told}");
+    }
+}

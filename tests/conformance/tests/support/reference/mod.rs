@@ -40,6 +40,7 @@ impl Reference {
             network_off: true,
             snapshot: true,
             snapshot_keeps_sandbox: true,
+            resume: true,
             attach: true,
             attach_across_processes: true,
             find_by_tag: true,
@@ -84,6 +85,9 @@ impl Reference {
         kept.write("workdir", spec.workdir.as_deref().unwrap_or("/root")).map_err(io)?;
         let env: Vec<String> = spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
         kept.write("env", &env.join("\0")).map_err(io)?;
+        if spec.resumable {
+            kept.write("resumable", "").map_err(io)?;
+        }
         match &spec.source {
             Source::Artifact(id) => {
                 let from = Some(self.kept_artifact(id)).filter(|kept| id_is_usable(id) && kept.0.is_dir());
@@ -180,7 +184,7 @@ impl Backend for Reference {
         call.meter.api_call();
         let found = |(id, kept): (String, Kept)| {
             let tag = kept.tag().filter(|tag| query.matches(tag.as_str()))?;
-            let state = if kept.init().is_ok() { SandboxState::Running } else { SandboxState::Stopped };
+            let state = if kept.awake().is_ok() { SandboxState::Running } else { SandboxState::Stopped };
             let reference = SandboxRef { backend: self.info.name.clone(), id, tag };
             Some(Found { reference, state, created_at: None })
         };

@@ -62,7 +62,7 @@ impl Sandbox for RefSandbox {
 
     async fn snapshot(&self, call: &Call, spec: &SnapshotSpec) -> Result<Artifact> {
         call.meter.api_call();
-        self.kept.init()?;
+        self.kept.awake()?;
         let artifact = Kept(self.artifacts.join(new_id()));
         let failed = |e| Error::new(ErrorKind::Failed, "cannot write the artifact's state").because(e);
         std::fs::create_dir_all(&artifact.0).map_err(failed)?;
@@ -70,6 +70,23 @@ impl Sandbox for RefSandbox {
         artifact.copy_root_from(&self.kept).await?;
         artifact.write("fingerprint", &spec.fingerprint.to_string()).map_err(failed)?;
         artifact.artifact().ok_or_else(|| Error::new(ErrorKind::Failed, "the artifact's state is unreadable"))
+    }
+
+    async fn suspend(&self, call: &Call) -> Result<()> {
+        call.meter.api_call();
+        if self.kept.read("resumable").is_none() {
+            return Err(Error::invalid("the sandbox was not created to be suspended"));
+        }
+        self.kept.signal("-STOP").await?;
+        let failed = |e| Error::new(ErrorKind::Failed, "cannot write the sandbox's state").because(e);
+        self.kept.write("suspended", "").map_err(failed)
+    }
+
+    async fn resume(&self, call: &Call) -> Result<()> {
+        call.meter.api_call();
+        self.kept.signal("-CONT").await?;
+        std::fs::remove_file(self.kept.0.join("suspended")).ok();
+        Ok(())
     }
 
     async fn observe(&self, call: &Call) -> Result<Observation> {

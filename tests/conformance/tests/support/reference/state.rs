@@ -47,9 +47,34 @@ impl Kept {
         alive().ok_or_else(|| Error::new(ErrorKind::SandboxLost, "the sandbox is gone"))
     }
 
+    /// As [`Kept::init`], and refuses what a suspended sandbox cannot do.
+    pub fn awake(&self) -> Result<u32> {
+        let pid = self.init()?;
+        if self.read("suspended").is_some() {
+            return Err(Error::invalid("the sandbox is suspended"));
+        }
+        Ok(pid)
+    }
+
+    /// Sends a signal to every process of the sandbox; twice, for what was being started meanwhile.
+    pub async fn signal(&self, signal: &str) -> Result<()> {
+        self.init()?;
+        let namespace = self.read("namespace").unwrap_or_default();
+        for _ in 0..2 {
+            let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+            let inside = |pid: &String| {
+                std::fs::read_link(format!("/proc/{pid}/ns/pid")).is_ok_and(|ns| ns == Path::new(namespace.trim()))
+            };
+            let pids = entries.filter_map(|entry| entry.file_name().into_string().ok());
+            let pids: Vec<String> = pids.filter(|name| name.parse::<u32>().is_ok()).filter(inside).collect();
+            drop(Command::new("kill").arg(signal).args(pids).output().await);
+        }
+        Ok(())
+    }
+
     /// The sandbox's root directory as its processes see it.
     pub fn view(&self) -> Result<PathBuf> {
-        self.init().map(|pid| format!("/proc/{pid}/root").into())
+        self.awake().map(|pid| format!("/proc/{pid}/root").into())
     }
 
     pub fn artifact(&self) -> Option<Artifact> {
