@@ -178,7 +178,8 @@ pub async fn a_resumed_sandbox_goes_on_where_it_stopped(h: &Harness) -> Check {
         steps.push(up);
     }
     let longest = steps.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
-    ensure!(longest >= HELD, "suspended for {HELD} s, but the process was never still for longer than {longest} s");
+    let held = longest >= HELD;
+    ensure!(held, "suspended for {HELD} s, but the process was never still for longer than {longest} s");
     Ok(())
 }
 

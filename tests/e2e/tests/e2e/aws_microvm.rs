@@ -3,7 +3,7 @@
 use sandbox_bench_core::evidence::{Attempt, Cleanup};
 use sandbox_bench_core::{Condition, ConditionProof, FailureClass, Phase};
 use sandbox_bench_e2e::evidence::assert_hidden;
-use sandbox_bench_e2e::{Bench, Emulator, World};
+use sandbox_bench_e2e::{Emulator, World};
 use serde_json::json;
 
 /// Bundled tasks of three forms that need nothing but a shell.
