@@ -33,6 +33,14 @@ pub struct Artifact {
     pub ready: bool,
 }
 
+impl Artifact {
+    /// True if the backend has removed it by `now`, or is about to.
+    #[must_use]
+    pub fn expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|expires| expires <= now)
+    }
+}
+
 /// A request to build an artifact at the backend, without a sandbox of ours.
 #[derive(Debug, Clone)]
 pub struct ArtifactSpec {

@@ -66,6 +66,9 @@ pub struct Manifest {
     /// Tasks that are not valid and were left out, with what is wrong.
     #[serde(default, skip_serializing_if = "Listing::is_empty")]
     pub left_out: Listing,
+    /// Tasks in quarantine that were left out, with the reason.
+    #[serde(default, skip_serializing_if = "Listing::is_empty")]
+    pub quarantined: Listing,
 }
 
 /// Of a run that another program ran: what it was made from. What such a program does not record stays unknown where the
@@ -92,7 +95,8 @@ pub struct ImportedFile {
     pub size: u64,
     /// How many attempts it became: in the journal, they follow those of the file before.
     pub attempts: u64,
-    /// Where that is kept which it says of its run as a whole, relative to the run directory.
+    /// Where that is kept which it says of its run as a whole, relative to the run directory; of a file that became no
+    /// attempts, all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
 }
@@ -109,6 +113,16 @@ pub struct Listing {
 impl Listing {
     /// Most that are told in words.
     pub const KEPT: usize = 100;
+
+    /// Of these, in their order.
+    #[must_use]
+    pub fn of(all: &[String]) -> Self {
+        let mut listing = Self::default();
+        for words in all {
+            listing.add(|| words.clone());
+        }
+        listing
+    }
 
     /// Adds one.
     pub fn add(&mut self, words: impl FnOnce() -> String) {

@@ -69,6 +69,7 @@ pub(crate) fn manifest(conditions: &[Condition], tasks: u64) -> Manifest {
         forwarded_env: Vec::new(),
         model_gateway: None,
         left_out: Default::default(),
+        quarantined: Default::default(),
     }
 }
 

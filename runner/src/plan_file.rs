@@ -23,6 +23,8 @@ pub struct PlanFile {
     pub conditions: Vec<Condition>,
     /// Data sets: a name or path, or a table with filters.
     pub datasets: Vec<DatasetPlan>,
+    /// List of tasks to leave out, as `triage --quarantine` writes it; a path from the plan file's directory.
+    pub quarantine: Option<PathBuf>,
     /// What does the tasks, as `--solver` takes it.
     pub solver: Option<String>,
     /// Script that installs the solver's own tools into each environment.
@@ -289,6 +291,7 @@ impl PlanFile {
             }
         }
         self.solver_setup = self.solver_setup.as_deref().map(from_here);
+        self.quarantine = self.quarantine.as_deref().map(from_here);
         Ok(self)
     }
 

@@ -14,6 +14,7 @@ use sandbox_bench_core::evidence::{
 };
 use sandbox_bench_core::{Backend, Condition, Digest, Resources};
 use sandbox_bench_datasets::{Dataset, Format, OpenOptions};
+use sandbox_bench_reports::triage::{Listed, Quarantine};
 use sandbox_bench_reports::{cost::RateCard, derived, files, summary::Summary};
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
@@ -60,6 +61,8 @@ pub struct TaskSelection {
     pub datasets: Vec<DatasetChoice>,
     /// Further globs on the ids of all tasks; none takes all.
     pub include: Vec<String>,
+    /// Tasks to leave out.
+    pub quarantine: Quarantine,
     /// A script that installs the solver's tools into each environment.
     pub install: Option<Bytes>,
 }
@@ -132,9 +135,46 @@ pub struct Plan {
     pub tasks: BTreeMap<TaskName, Arc<PlannedTask>>,
     /// The trials, in order.
     pub trials: Vec<TrialKey>,
-    /// Tasks that are not valid.
-    pub problems: Vec<String>,
+    /// Tasks that are left out, and those that no longer are.
+    pub apart: Apart,
     datasets: Vec<DatasetRecord>,
+}
+
+/// Tasks of the data sets that the plan does not simply take, in words.
+#[derive(Debug, Clone, Default)]
+pub struct Apart {
+    /// Those that are not valid.
+    pub problems: Vec<String>,
+    /// Those in quarantine, with the reason.
+    pub quarantined: Vec<String>,
+    /// Those that were put into quarantine with another content, and are taken again.
+    pub released: Vec<String>,
+}
+
+impl Apart {
+    /// What a person is told of them before the run, a line each.
+    pub fn told(&self) -> impl Iterator<Item = String> {
+        let lines = |what: &'static str, tasks: &[String]| {
+            tasks.iter().map(|task| format!("{what}: {task}")).collect::<Vec<_>>()
+        };
+        let of =
+            [("left out", &self.problems), ("in quarantine", &self.quarantined), ("out of quarantine", &self.released)];
+        of.into_iter().flat_map(move |(what, tasks)| lines(what, tasks))
+    }
+
+    /// The task, unless it is in quarantine.
+    fn admit(&mut self, task: PlannedTask, quarantine: &Quarantine) -> Option<PlannedTask> {
+        let name = format!("{}/{}", task.name.dataset, task.name.task);
+        match quarantine.judge(&task.name.dataset, &task.name.task, &task.digest) {
+            Listed::No => {}
+            Listed::Yes(why) => {
+                self.quarantined.push(format!("{name}: {why}"));
+                return None;
+            }
+            Listed::OtherContent => self.released.push(format!("{name}: it has changed since it was listed")),
+        }
+        Some(task)
+    }
 }
 
 impl Plan {
@@ -161,7 +201,7 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
     let backends = connect::connect(&request.backends, config, &run).await?;
     let mut tasks = BTreeMap::new();
     let mut names = Vec::new();
-    let mut problems = Vec::new();
+    let mut apart = Apart::default();
     let mut datasets = Vec::new();
     let mut unmatched = Globs::new(&request.tasks.include)?;
     let mut given: BTreeMap<String, &String> = BTreeMap::new();
@@ -172,7 +212,7 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
         }
         let on = Targets { backends: &backends, bases: &config.recipes };
         let mut own = Globs::new(&choice.include)?;
-        let selected = read(&dataset, choice.limit, request, [&mut unmatched, &mut own], &on, &mut problems)?;
+        let selected = read(&dataset, choice.limit, request, [&mut unmatched, &mut own], &on, &mut apart)?;
         own.check(choice.limit.is_none() || selected.is_empty())?;
         datasets.push(record(&dataset, &selected));
         names.extend(selected.iter().map(|task| task.name.clone()));
@@ -181,10 +221,12 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
     let complete = request.tasks.datasets.iter().all(|choice| choice.limit.is_none());
     unmatched.check(complete || tasks.is_empty())?;
     if tasks.is_empty() {
-        return Err(Fault::usage(anyhow!(
-            "no task can be run: {}",
-            problems.first().map_or("none is named", String::as_str)
-        )));
+        let why = match (apart.problems.first(), apart.quarantined.first()) {
+            (Some(problem), _) => problem.clone(),
+            (None, Some(task)) => format!("all are in quarantine, such as {task}"),
+            (None, None) => "none is named".to_owned(),
+        };
+        return Err(Fault::usage(anyhow!("no task can be run: {why}")));
     }
     let matrix = Matrix {
         backends: &request.backends,
@@ -202,7 +244,7 @@ pub async fn plan(request: &Request, config: &Config) -> Result<Plan, Fault> {
         ))
     })?;
     let trials = plan::expand(&matrix, request.order, request.seed);
-    Ok(Plan { run, backends, tasks, trials, problems, datasets })
+    Ok(Plan { run, backends, tasks, trials, apart, datasets })
 }
 
 /// Trials are told apart by the name of their data set, so two of one name cannot be in one run.
@@ -231,10 +273,10 @@ fn read(
     request: &Request,
     globs: [&mut Globs; 2],
     on: &Targets<'_>,
-    problems: &mut Vec<String>,
+    apart: &mut Apart,
 ) -> Result<Vec<PlannedTask>, Fault> {
     let mut selected = Vec::new();
-    let before = problems.len();
+    let before = (apart.problems.len(), apart.quarantined.len());
     let [of_all, own] = globs;
     for entry in dataset.entries() {
         if limit.is_some_and(|limit| selected.len() >= limit) {
@@ -247,13 +289,14 @@ fn read(
             wanted.then(|| PlannedTask::new(dataset, entry, on, &request.solver, install)).transpose()
         });
         match planned {
-            Ok(Some(task)) => selected.push(task),
+            Ok(Some(task)) => selected.extend(apart.admit(task, &request.tasks.quarantine)),
             Ok(None) => {}
-            Err(problem) => problems.push(problem.to_string()),
+            Err(problem) => apart.problems.push(problem.to_string()),
         }
     }
-    if selected.is_empty() && request.tasks.include.is_empty() && own.patterns.is_empty() {
-        let why = problems.get(before).cloned().unwrap_or_else(|| "it holds no task".into());
+    let all_in_quarantine = selected.is_empty() && apart.quarantined.len() > before.1;
+    if selected.is_empty() && !all_in_quarantine && request.tasks.include.is_empty() && own.patterns.is_empty() {
+        let why = apart.problems.get(before.0).cloned().unwrap_or_else(|| "it holds no task".into());
         return Err(Fault::usage(anyhow!("data set {}: {why}", dataset.name())));
     }
     Ok(selected)
@@ -416,10 +459,8 @@ fn manifest(request: &Request, plan: &Plan) -> Manifest {
             Solver::Agent(agent) => Some(agent.gateway.shown().to_owned()),
             _ => None,
         },
-        left_out: plan.problems.iter().fold(Listing::default(), |mut left_out, problem| {
-            left_out.add(|| problem.clone());
-            left_out
-        }),
+        left_out: Listing::of(&plan.apart.problems),
+        quarantined: Listing::of(&plan.apart.quarantined),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use sandbox_bench_core::evidence::{Cleanup, Event, Failure, TrialKey, Variant};
 use sandbox_bench_core::{
     Artifact, Backend, Call, Condition, Digest, ErrorKind, FailureClass, Grants, Phase, Tag, TagQuery,
@@ -135,6 +136,8 @@ async fn on_backend(
     let known = known_artifacts(context, backend, given, rebuild).await;
     let mut results = Vec::new();
     let mut needs: VecDeque<Need> = needs.into();
+    // A quota that is used up is not asked for again with every further environment.
+    let mut full: Option<Failure> = None;
     while let Some(need) = needs.pop_front() {
         let Ok(setup) = need.task.setup(&name, &context.missing) else { continue };
         let slot = (name.clone(), setup.fingerprint.clone());
@@ -146,6 +149,10 @@ async fn on_backend(
                     context.journal.append(Event::ArtifactReady { artifact: artifact.clone() }).await?;
                     Ok(Ready { artifact: artifact.clone(), built_us: None })
                 }
+                None if let Some(full) = &full => Err(Failure {
+                    message: format!("not tried, as {name} had no room for the one before: {}", full.message),
+                    ..full.clone()
+                }),
                 None if backend.info().capabilities.snapshot => {
                     progress.prewarming(&name, &need.task.name.task);
                     build(context, backend, &need, setup, results.len()).await?
@@ -157,6 +164,9 @@ async fn on_backend(
             },
         };
         progress.prewarmed(&name, &need.task.name.task, result.as_ref());
+        if full.is_none() {
+            full = result.as_ref().err().filter(|failure| no_room(failure)).cloned();
+        }
         let other_way =
             result.as_ref().is_err_and(|failure| need.task.other_way(&name, setup, failure, &context.missing));
         results.push((slot, result));
@@ -170,6 +180,11 @@ async fn on_backend(
         progress.say(&format!("{name}: the warm artifact {id} fits no environment of this run and is not used"));
     }
     Ok(results)
+}
+
+/// True if the backend said that a quota or its capacity is used up.
+fn no_room(failure: &Failure) -> bool {
+    failure.error_kind.as_deref() == Some(ErrorKind::Capacity.name())
 }
 
 fn unusable(id: &str, error: &sandbox_bench_core::Error) -> String {
@@ -190,9 +205,7 @@ async fn known_artifacts(
     let mut known = HashMap::new();
     if !rebuild && backend.info().capabilities.snapshot {
         match backend.artifacts(&call, &TagQuery::All).await {
-            Ok(listed) => {
-                known.extend(listed.into_iter().filter(|a| a.ready).filter_map(|a| Some((a.fingerprint.clone()?, a))))
-            }
+            Ok(listed) => known.extend(valid(listed, Timestamp::now())),
             Err(error) if *error.kind() == ErrorKind::Unsupported => {}
             Err(error) => return Err(failure(format!("cannot list warm artifacts: {error}"))),
         }
@@ -208,6 +221,13 @@ async fn known_artifacts(
         known.insert(fingerprint, artifact);
     }
     Ok(known)
+}
+
+/// The artifacts that a trial can start from, by fingerprint: of several of one environment the newest.
+fn valid(mut listed: Vec<Artifact>, now: Timestamp) -> HashMap<Digest, Artifact> {
+    listed.retain(|artifact| artifact.ready && !artifact.expired(now));
+    listed.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    listed.into_iter().filter_map(|artifact| Some((artifact.fingerprint.clone()?, artifact))).collect()
 }
 
 async fn build(
@@ -244,4 +264,34 @@ async fn build(
         tracing::warn!(backend = name, why, "the sandbox that a warm artifact was made in may still exist");
     }
     Ok(prewarmed.artifact.map(|artifact| Ready { artifact, built_us: Some(prewarmed.total_us) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_artifact_that_is_whole_and_has_not_expired_is_taken() {
+        let at = |hour: i64| Timestamp::from_second(hour * 3600).ok();
+        let artifact = |id: &str, made, expires, ready| Artifact {
+            backend: "b".into(),
+            id: id.into(),
+            tag: None,
+            fingerprint: Some(Digest::of(b"environment")),
+            created_at: at(made),
+            expires_at: expires,
+            size_bytes: None,
+            ready,
+        };
+        let listed = vec![
+            artifact("old", 1, None, true),
+            artifact("taken", 3, at(9), true),
+            artifact("older", 2, at(9), true),
+            artifact("expired", 4, at(8), true),
+            artifact("in-the-making", 5, None, false),
+        ];
+        let now = at(8).unwrap_or_default();
+        let taken: Vec<String> = valid(listed, now).into_values().map(|artifact| artifact.id).collect();
+        assert_eq!(taken, ["taken"]);
+    }
 }

@@ -3,7 +3,7 @@
 //!
 //! Attempts pass one at a time; kept is what failed attempts leave to the last one of their trial.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Component, Path, PathBuf};
@@ -124,10 +124,13 @@ impl ResultFile {
     }
 }
 
-/// The files that the run was imported from.
+/// The files that the run was imported from: those of results, then those that tell of them or of artifacts.
 fn write_back(run: &Run, files: &[ImportedFile], directory: &Path) -> Result<Exported, ExportError> {
     let mut exported = Exported::default();
-    let mut files = files.iter().filter(|file| file.attempts > 0);
+    let mut names = Names::default();
+    let (with_results, others): (Vec<&ImportedFile>, Vec<&ImportedFile>) =
+        files.iter().partition(|file| file.attempts > 0);
+    let mut files = with_results.into_iter();
     let mut current: Option<(ResultFile, u64)> = None;
     for entry in run.journal()? {
         let Entry::Known(line) = entry? else { continue };
@@ -135,7 +138,7 @@ fn write_back(run: &Run, files: &[ImportedFile], directory: &Path) -> Result<Exp
         let (mut file, left) = match current.take() {
             Some(current) => current,
             None => match files.next() {
-                Some(next) => (header(run, next, directory)?, next.attempts),
+                Some(next) => (header(run, next, directory.join(names.of(next)))?, next.attempts),
                 None => break,
             },
         };
@@ -154,18 +157,46 @@ fn write_back(run: &Run, files: &[ImportedFile], directory: &Path) -> Result<Exp
             left => current = Some((file, left)),
         }
     }
+    for file in others {
+        // Runs that were imported before such files were kept do not have them.
+        let Some(stored) = &file.kept else { continue };
+        let (text, path) = (kept(run, stored)?, directory.join(names.of(file)));
+        let write = || {
+            let mut file = Replacement::new(&path)?;
+            file.write_all(text.as_bytes())?;
+            file.commit()
+        };
+        write().map_err(|source| ExportError::Io { path: path.clone(), source })?;
+        exported.files.push(path);
+    }
     Ok(exported)
 }
 
-/// Begins the file that `source` was.
-fn header(run: &Run, source: &ImportedFile, directory: &Path) -> Result<ResultFile, ExportError> {
+/// Names of files in one directory, each once.
+#[derive(Default)]
+struct Names(HashSet<String>);
+
+impl Names {
+    /// The name that the file had, with a number if another one had it too.
+    fn of(&mut self, file: &ImportedFile) -> String {
+        // The name came with the manifest: only its last part is a name.
+        let name = Path::new(&file.name).file_name().unwrap_or("results.json".as_ref()).to_string_lossy().into_owned();
+        let stem = name.strip_suffix(".json").unwrap_or(&name);
+        let numbered = (2..).map(|number: u64| format!("{stem}-{number}.json"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !self.0.contains(name));
+        let free = free.unwrap_or(name);
+        self.0.insert(free.clone());
+        free
+    }
+}
+
+/// Begins the file that `source` was, at `path`.
+fn header(run: &Run, source: &ImportedFile, path: PathBuf) -> Result<ResultFile, ExportError> {
     let stored = source.kept.as_deref().unwrap_or_default();
     let text = kept(run, stored)?;
     let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&text)
         .map_err(|error| ExportError::Kept { path: run.dir().join(stored), why: error.to_string() })?;
-    // The name came with the manifest: only its last part is a name.
-    let name = Path::new(&source.name).file_name().map_or_else(|| "results.json".into(), PathBuf::from);
-    ResultFile::begin(directory.join(name), members.iter().map(|(name, value)| (name.as_str(), value.clone())))
+    ResultFile::begin(path, members.iter().map(|(name, value)| (name.as_str(), value.clone())))
 }
 
 /// The text of an object of the run.

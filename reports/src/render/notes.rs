@@ -242,6 +242,20 @@ fn slow_start(cell: &Cell) -> Option<String> {
     })
 }
 
+/// What there was besides the trials and could not be used.
+fn left_out(summary: &Summary) -> Option<String> {
+    let Listing { count, first } = &summary.left_out;
+    let is = if *count == 1 { "is" } else { "are" };
+    match (first.first(), &summary.imported) {
+        (None, _) => None,
+        (Some(_), None) => {
+            let tasks = objects(*count, "task");
+            Some(format!("{tasks} {is} invalid and left out; `sandbox-bench dataset validate` tells why"))
+        }
+        (Some(first), Some(_)) => Some(format!("{} {is} left out: {}", objects(*count, "result"), plain(first))),
+    }
+}
+
 fn run_notes(summary: &Summary) -> Vec<String> {
     let mut notes = Vec::new();
     if !summary.finished {
@@ -254,10 +268,16 @@ fn run_notes(summary: &Summary) -> Vec<String> {
     if missing > 0 {
         notes.push(format!("{missing} of {planned} planned trials were not run"));
     }
-    if !summary.left_out.is_empty() {
-        let (tasks, is) =
-            (objects(summary.left_out.count, "task"), if summary.left_out.count == 1 { "is" } else { "are" });
-        notes.push(format!("{tasks} {is} invalid and left out; `sandbox-bench dataset validate` tells why"));
+    if let Some(from) = &summary.imported {
+        notes.push(format!(
+            "imported ({}): what its files do not tell is not known, and no condition is proven",
+            plain(from)
+        ));
+    }
+    notes.extend(left_out(summary));
+    if !summary.quarantined.is_empty() {
+        let is = if summary.quarantined.count == 1 { "is" } else { "are" };
+        notes.push(format!("{} {is} in quarantine and left out", objects(summary.quarantined.count, "task")));
     }
     notes.extend(disagreements(&summary.disagreements));
     if summary.cleanup.unconfirmed > 0 {

@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use sandbox_bench_core::evidence::Listing;
+
 use crate::render::{objects, plain};
 use crate::stats::MIN_REPLICATES;
 
 use super::{CellView, Report, RunView};
+
+/// Things that are left out of a run are named up to so many.
+const LISTED: usize = 10;
 
 /// Reads a fact of a run, in words.
 type Fact = fn(&RunView) -> String;
@@ -47,9 +52,11 @@ impl Report {
 
     /// In what runs differ that are shown together: that, and not the backend, may be behind a difference of figures.
     fn differences(&self) -> Vec<String> {
+        // A run of prewarm has no figures.
+        let runs = || self.runs.iter().filter(|run| run.manifest.plan.replicates > 0);
         let of = |what: &str, value: Fact| {
-            let each: Vec<String> = self.runs.iter().map(value).collect();
-            let named = self.runs.iter().zip(&each).map(|(run, value)| format!("{} {}", run.label, plain(value)));
+            let each: Vec<String> = runs().map(value).collect();
+            let named = runs().zip(&each).map(|(run, value)| format!("{} {}", run.label, plain(value)));
             let differ = each.iter().any(|value| Some(value) != each.first());
             differ.then(|| format!("the runs differ in {what}: {}", named.collect::<Vec<_>>().join(", ")))
         };
@@ -94,7 +101,13 @@ fn of_run(run: &RunView) -> Vec<String> {
         gaps.push(format!("{name}: {missing} of {planned} planned trials were not run"));
     }
     if !summary.left_out.is_empty() {
-        gaps.push(format!("{name}: {} invalid and left out", objects(summary.left_out.count, "task")));
+        gaps.push(match &run.manifest.imported {
+            None => format!("{name}: {} invalid and left out", objects(summary.left_out.count, "task")),
+            Some(_) => format!("{name}: {}", listed(&summary.left_out, "result", "left out")),
+        });
+    }
+    if !summary.quarantined.is_empty() {
+        gaps.push(format!("{name}: {}", listed(&summary.quarantined, "task", "in quarantine and left out")));
     }
     if !summary.disagreements.is_empty() {
         gaps.push(format!(
@@ -107,12 +120,21 @@ fn of_run(run: &RunView) -> Vec<String> {
         gaps.push(format!("{name}: {} of a newer version not understood", objects(unknown, "journal line")));
     }
     let replicates = u64::from(run.manifest.plan.replicates);
-    if replicates < MIN_REPLICATES {
+    // A run of prewarm has no trials to repeat.
+    if (1..MIN_REPLICATES).contains(&replicates) {
         gaps.push(format!(
             "{name} has {replicates} of the {MIN_REPLICATES} replicates that an order of the cells needs"
         ));
     }
     gaps
+}
+
+/// How many there are, and the first of them in words.
+fn listed(all: &Listing, what: &str, state: &str) -> String {
+    let told: Vec<String> = all.first.iter().take(LISTED).map(|words| plain(words)).collect();
+    let more = all.count.saturating_sub(told.len() as u64);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("{} {state}: {}{more}", objects(all.count, what), told.join("; "))
 }
 
 fn of_cell(cell: &CellView) -> Vec<String> {

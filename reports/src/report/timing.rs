@@ -78,7 +78,8 @@ impl Report {
         Table {
             title: "What warm artifacts save",
             note: "Medians over the tasks that have times in both, of the task's own median to a verdict. Made in: how long the \
-                   artifacts took to make, all together, where these runs made them. Pays after: that, divided by what a trial saves.",
+                   artifacts took to make, all together, where these runs made them (a report may take in the run of prewarm, too). Pays \
+                   after: that, divided by what a trial saves.",
             columns: &["cells", "tasks", "cold", "warm", "saved", "artifacts", "made in", "pays after"],
             names: 1,
             rows: rows.collect(),

@@ -103,9 +103,11 @@ impl SummaryBuilder {
         let variants = plan.variants();
         let none = plan.models.is_empty().then_some(None);
         let models: Vec<Option<&String>> = plan.models.iter().map(Some).chain(none).collect();
+        // A run of prewarm plans no trials, and so has no cells.
+        let conditions: &[Condition] = if plan.replicates == 0 { &[] } else { &plan.conditions };
         let mut cells = Vec::new();
         for backend in &manifest.backends {
-            for &condition in &plan.conditions {
+            for &condition in conditions {
                 for model in &models {
                     let of = |variant: &Variant| CellBuilder::new(&backend.name, condition, *model, variant);
                     cells.extend(variants.iter().map(of));
@@ -234,6 +236,7 @@ impl SummaryBuilder {
         let outcome = match () {
             () if cleanup.unconfirmed > 0 => Outcome::Cleanup,
             () if self.interrupted || !self.finished => Outcome::Interrupted,
+            () if self.manifest.plan.replicates == 0 && !self.artifacts.is_empty() => Outcome::Accepted,
             () if totals.failed > 0 || totals.runnable() == 0 => Outcome::Infrastructure,
             () if totals.rejected > 0 => Outcome::Rejected,
             () => Outcome::Accepted,
@@ -252,7 +255,9 @@ impl SummaryBuilder {
             finished: self.finished,
             totals,
             cleanup,
+            imported: self.manifest.imported.map(|imported| imported.from),
             left_out: self.manifest.left_out,
+            quarantined: self.manifest.quarantined,
             disagreements: self.disagreements,
             rates: RatesUsed::of(&self.rates),
             ranking,

@@ -55,6 +55,9 @@ pub struct Summary {
     pub started_at: Timestamp,
     /// The solver.
     pub solver: String,
+    /// The form of the files that it was imported from, if another program ran it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<String>,
     /// What the whole run came to.
     pub outcome: Outcome,
     /// True if the user ended it.
@@ -68,6 +71,9 @@ pub struct Summary {
     /// Tasks that are not valid and were left out of the plan.
     #[serde(default, skip_serializing_if = "Listing::is_empty")]
     pub left_out: Listing,
+    /// Tasks in quarantine that were left out of the plan, with the reason.
+    #[serde(default, skip_serializing_if = "Listing::is_empty")]
+    pub quarantined: Listing,
     /// Attempts whose verdict has facts against it, with these facts.
     #[serde(default, skip_serializing_if = "Listing::is_empty")]
     pub disagreements: Listing,

@@ -11,7 +11,7 @@ use sandbox_bench_core::evidence::{Attempt, SCHEMA_VERSION};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CellKey, Counts};
+use super::{Changed, Counts, TaskCounts};
 use crate::files::replace_json;
 
 /// A task of equal content: one that was changed is another one.
@@ -133,19 +133,33 @@ impl Baseline {
         self.tasks.get(place)
     }
 
-    pub(super) fn merge_counts(&mut self, tasks: &BTreeMap<TaskName, BTreeMap<CellKey, Counts>>) {
+    pub(super) fn merge_counts(&mut self, tasks: &TaskCounts) {
         let mut known: BTreeMap<TaskName, BTreeMap<String, Counts>> =
             std::mem::take(&mut self.tasks).into_iter().map(|history| (history.task, history.backends)).collect();
-        for (task, cells) in tasks {
+        for (task, counts) in by_backend(tasks) {
             let backends = known.entry(task.clone()).or_default();
-            for ((backend, _), counts) in cells {
-                let sum = backends.entry(backend.clone()).or_default();
-                sum.accepted += counts.accepted;
-                sum.rejected += counts.rejected;
-                sum.failed += counts.failed;
+            for (backend, counts) in counts {
+                backends.entry(backend.to_owned()).or_default().merge(counts);
             }
         }
         self.tasks = known.into_iter().map(|(task, backends)| History { task, backends }).collect();
+    }
+
+    /// What came out otherwise than in the runs of the baseline: all verdicts there agree, and one of these does not.
+    pub(super) fn changed(&self, tasks: &TaskCounts) -> Vec<Changed> {
+        let mut changed = Vec::new();
+        for (task, counts) in by_backend(tasks) {
+            let Some(history) = self.history(task) else { continue };
+            for (backend, now) in counts {
+                let Some(before) = history.backends.get(backend).copied() else { continue };
+                let lost = before.accepted > 0 && before.rejected == 0 && now.rejected > 0;
+                let gained = before.accepted == 0 && before.rejected > 0 && now.accepted > 0;
+                if lost || gained {
+                    changed.push(Changed { task: task.clone(), backend: backend.to_owned(), before, now });
+                }
+            }
+        }
+        changed
     }
 
     /// The tasks whose reference solution was accepted and rejected on one backend, or rejected everywhere.
@@ -169,4 +183,15 @@ impl Baseline {
         let quarantined = |history: &History| Some(Quarantined { task: history.task.clone(), why: why(history)? });
         self.tasks.iter().filter_map(quarantined).collect()
     }
+}
+
+/// The counts of each task's cells, added up by backend.
+fn by_backend(tasks: &TaskCounts) -> impl Iterator<Item = (&TaskName, BTreeMap<&str, Counts>)> {
+    tasks.iter().map(|(task, cells)| {
+        let mut sums: BTreeMap<&str, Counts> = BTreeMap::new();
+        for ((backend, _), counts) in cells {
+            sums.entry(backend).or_default().merge(*counts);
+        }
+        (task, sums)
+    })
 }

@@ -11,6 +11,7 @@
 mod baseline;
 mod cause;
 mod patterns;
+mod quarantine;
 mod render;
 
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::summary::End;
 
 pub use baseline::{Baseline, BaselineError, History, Quarantined, TaskName};
 pub use cause::{Cause, Decided, Evidence};
+pub use quarantine::{Listed, Quarantine, QuarantineError};
 pub use render::text;
 
 use cause::decide;
@@ -58,6 +60,8 @@ pub struct Triage {
     pub flaky: Vec<TaskFinding>,
     /// Tasks that ran and were accepted nowhere.
     pub never_passing: Vec<TaskFinding>,
+    /// Tasks whose reference solution came to something else than in the runs of the baseline.
+    pub changed: Vec<Changed>,
     /// Tasks that should not be used to judge anything, by what the reference solution came to in these runs and the
     /// baseline.
     pub quarantine: Vec<Quarantined>,
@@ -102,6 +106,20 @@ pub struct TaskFinding {
     pub cells: BTreeMap<String, Counts>,
 }
 
+/// A task whose reference solution was only accepted on a backend and is now rejected there, or the other way round.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Changed {
+    /// The task.
+    #[serde(flatten)]
+    pub task: TaskName,
+    /// The backend.
+    pub backend: String,
+    /// In the runs of the baseline.
+    pub before: Counts,
+    /// In these runs.
+    pub now: Counts,
+}
+
 /// Counts of attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
@@ -121,10 +139,18 @@ impl Counts {
             End::Failed(_) => self.failed += 1,
         }
     }
+
+    fn merge(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.rejected += other.rejected;
+        self.failed += other.failed;
+    }
 }
 
 /// A cell of a task.
 type CellKey = (String, Condition);
+/// What became of each task, by cell.
+type TaskCounts = BTreeMap<TaskName, BTreeMap<CellKey, Counts>>;
 /// Failed attempts that are alike: the run, the cell, the task, how it was decided.
 type GroupKey = (usize, CellKey, TaskName, Cause, &'static str);
 
@@ -135,7 +161,11 @@ struct Collector {
     gold: Vec<bool>,
     attempts: u64,
     failed: u64,
-    tasks: BTreeMap<TaskName, BTreeMap<CellKey, Counts>>,
+    tasks: TaskCounts,
+    /// … of the reference solutions alone.
+    gold_tasks: TaskCounts,
+    /// … of those in runs that the baseline does not hold yet.
+    new_gold: TaskCounts,
     groups: BTreeMap<GroupKey, (u64, Decided)>,
 }
 
@@ -148,19 +178,26 @@ struct Collector {
 pub fn triage(directories: &[PathBuf], baseline: &Baseline) -> Result<Triage, EvidenceError> {
     let mut collector = Collector::default();
     for directory in directories {
-        collector.run(directory)?;
+        collector.run(directory, baseline)?;
     }
     Ok(collector.finish(baseline))
 }
 
 impl Collector {
-    fn run(&mut self, directory: &Path) -> Result<(), EvidenceError> {
+    fn run(&mut self, directory: &Path, baseline: &Baseline) -> Result<(), EvidenceError> {
         let manifest = Run::open(directory)?.manifest;
         let index = self.runs.len();
+        let gold = manifest.solver == "gold";
+        let new = gold && !baseline.runs.contains(&manifest.run) && !self.runs.contains(&manifest.run);
         self.runs.push(manifest.run);
-        self.gold.push(manifest.solver == "gold");
+        self.gold.push(gold);
         for row in TrialRows::open(directory)? {
             let (line, row) = row?;
+            for (of, counts) in [(true, &mut self.tasks), (gold, &mut self.gold_tasks), (new, &mut self.new_gold)] {
+                if of {
+                    count(counts, &row.attempt);
+                }
+            }
             self.attempt(index, directory, line, &row.attempt);
         }
         Ok(())
@@ -171,9 +208,6 @@ impl Collector {
         let end = End::of(attempt);
         let name = TaskName::of(attempt);
         let cell = (attempt.trial.backend.clone(), attempt.trial.condition);
-        if end != End::Failed(FailureClass::Unavailable) {
-            self.tasks.entry(name.clone()).or_default().entry(cell.clone()).or_default().add(end);
-        }
         if end == End::Accepted {
             return;
         }
@@ -226,10 +260,9 @@ impl Collector {
         };
         let flaky = |cells: &BTreeMap<CellKey, Counts>| cells.values().any(|c| c.accepted > 0 && c.rejected > 0);
         let never = |cells: &BTreeMap<CellKey, Counts>| cells.values().all(|c| c.accepted == 0);
+        let changed = baseline.changed(&self.new_gold);
         let mut known = baseline.clone();
-        if self.gold.iter().all(|gold| *gold) {
-            known.merge_counts(&self.tasks);
-        }
+        known.merge_counts(&self.new_gold);
         Triage {
             schema_version: SCHEMA_VERSION.to_owned(),
             attempts: self.attempts,
@@ -237,6 +270,7 @@ impl Collector {
             causes,
             flaky: self.tasks.iter().filter(|(_, cells)| flaky(cells)).map(finding).collect(),
             never_passing: self.tasks.iter().filter(|(_, cells)| never(cells)).map(finding).collect(),
+            changed,
             quarantine: known.quarantine(),
             runs: self.runs,
         }
@@ -265,7 +299,7 @@ impl Collector {
         task: &TaskName,
         baseline: &Baseline,
     ) -> Option<(Cause, &'static str, String)> {
-        let cells = self.tasks.get(task)?;
+        let cells = self.gold_tasks.get(task)?;
         let here = cells.get(cell).copied().unwrap_or_default();
         let known = baseline.history(task);
         let before = known.and_then(|history| history.backends.get(&cell.0)).copied().unwrap_or_default();
@@ -300,6 +334,14 @@ impl Collector {
     }
 }
 
+fn count(counts: &mut TaskCounts, attempt: &Attempt) {
+    let end = End::of(attempt);
+    if end != End::Failed(FailureClass::Unavailable) {
+        let cell = (attempt.trial.backend.clone(), attempt.trial.condition);
+        counts.entry(TaskName::of(attempt)).or_default().entry(cell).or_default().add(end);
+    }
+}
+
 fn cell_name((backend, condition): &CellKey) -> String {
     format!("{backend}/{condition}")
 }
@@ -317,8 +359,8 @@ pub fn learn(directories: &[PathBuf], baseline: &mut Baseline) -> Result<u64, Ev
             continue;
         }
         let mut collector = Collector::default();
-        collector.run(directory)?;
-        baseline.merge_counts(&collector.tasks);
+        collector.run(directory, baseline)?;
+        baseline.merge_counts(&collector.new_gold);
         baseline.runs.insert(manifest.run);
         added += 1;
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Counts, TaskFinding, Triage};
+use super::{Changed, Counts, TaskFinding, Triage};
 use crate::render::{objects, plain};
 
 /// Findings of one kind that are told.
@@ -45,6 +45,7 @@ pub fn text(triage: &Triage) -> String {
     }
     findings(&mut text, "accepted and rejected in the same cell: flaky", &triage.flaky);
     findings(&mut text, "accepted nowhere", &triage.never_passing);
+    changed(&mut text, &triage.changed);
     if !triage.quarantine.is_empty() {
         let _ = writeln!(text, "\nquarantine: {}", objects(triage.quarantine.len() as u64, "task"));
         for quarantined in triage.quarantine.iter().take(TOLD) {
@@ -68,6 +69,19 @@ fn findings(text: &mut String, what: &str, found: &[TaskFinding]) {
         let _ = writeln!(text, "  {}: {}", plain(&finding.task.task), cells.join(", "));
     }
     more(text, found.len());
+}
+
+fn changed(text: &mut String, changed: &[Changed]) {
+    if changed.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{} otherwise than in the baseline", objects(changed.len() as u64, "reference solution"));
+    for Changed { task, backend, before, now } in changed.iter().take(TOLD) {
+        let share = |counts: &Counts| format!("{} of {}", counts.accepted, counts.accepted + counts.rejected);
+        let (before, now) = (share(before), share(now));
+        let _ = writeln!(text, "  {} {}: accepted {before} before, {now} now", plain(backend), plain(&task.task));
+    }
+    more(text, changed.len());
 }
 
 fn more(text: &mut String, all: usize) {

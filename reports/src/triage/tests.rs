@@ -147,6 +147,57 @@ fn a_baseline_remembers_each_run_once_and_judges_later_ones() {
 }
 
 #[test]
+fn a_run_that_the_baseline_holds_is_not_counted_again() {
+    let place = tempfile::tempdir().unwrap();
+    let once = run(place.path(), "once", "gold", "", vec![rejected("local", 1)]);
+    let mut baseline = Baseline::default();
+    learn(&[once.clone()], &mut baseline).unwrap();
+    let found = triage(&[once.clone(), once], &baseline).unwrap();
+    assert_eq!((found.quarantine, found.changed), (Vec::new(), Vec::new()), "one rejection may be an accident");
+}
+
+#[test]
+fn what_came_out_otherwise_than_before_is_told_with_both_counts() {
+    let place = tempfile::tempdir().unwrap();
+    let before =
+        vec![trial("local", 1), trial("local", 2), rejected("local", 3), rejected("docker", 4), trial("docker", 4)];
+    let before = run(place.path(), "before", "gold", "", before);
+    let mut baseline = Baseline::default();
+    learn(&[before], &mut baseline).unwrap();
+    let later = vec![
+        rejected("local", 1),
+        // Infrastructure says nothing, another backend is another matter, and what was flaky stays so.
+        failed(trial("local", 2), FailureClass::Transport),
+        rejected("docker", 2),
+        rejected("docker", 4),
+        trial("local", 3),
+    ];
+    let later = run(place.path(), "later", "gold", "", later);
+    let found = triage(&[later], &baseline).unwrap();
+    let changed: Vec<(&str, &str, u64, u64)> = found
+        .changed
+        .iter()
+        .map(|c| (c.task.task.as_str(), c.backend.as_str(), c.before.accepted, c.now.accepted))
+        .collect();
+    assert_eq!(changed, [("task-1", "local", 1, 0), ("task-3", "local", 0, 1)]);
+    let told = text(&found);
+    assert!(told.contains("2 reference solutions otherwise than in the baseline\n"), "{told}");
+    assert!(told.contains("  local task-1: accepted 1 of 1 before, 0 of 1 now\n"), "{told}");
+}
+
+#[test]
+fn what_a_solver_came_to_is_no_word_about_the_reference_solution() {
+    let place = tempfile::tempdir().unwrap();
+    let gold = run(place.path(), "gold", "gold", "", vec![rejected("docker", 1), rejected("docker", 1)]);
+    let solved = run(place.path(), "solved", "command", "", vec![trial("local", 1), trial("docker", 1)]);
+    let found = triage(&[gold, solved], &Baseline::default()).unwrap();
+    let cause = &found.causes[0].examples[0].decided;
+    assert_eq!((cause.cause, cause.by), (Cause::Task, "gold, nowhere"));
+    let quarantined: Vec<&str> = found.quarantine.iter().map(|one| one.task.task.as_str()).collect();
+    assert_eq!(quarantined, ["task-1"], "runs of other solvers beside it hide nothing");
+}
+
+#[test]
 fn what_a_person_reads() {
     let attempts = vec![
         trial("local", 1),

@@ -42,7 +42,7 @@ enum Command {
         #[arg(long, conflicts_with = "ids")]
         all: bool,
     },
-    /// Delete warm artifacts that newer ones of the same environment have replaced, and those that are too old.
+    /// Delete warm artifacts that newer ones of the same environment have replaced, that have expired, or that are too old.
     Prune {
         #[command(flatten)]
         backends: BackendOptions,
@@ -65,9 +65,9 @@ pub async fn run(args: ArtifactsArgs) -> Result<Exit, Fault> {
         Command::Delete { backends, ids, all: false } => delete(&backends, ids).await,
         Command::Delete { backends, all: true, .. } => delete_where(&backends, false, |artifacts| artifacts).await,
         Command::Prune { backends, older_than, dry_run } => {
-            let day = Duration::from_secs(24 * 3600);
-            let oldest = older_than.and_then(|days| Timestamp::now().checked_sub(day * days).ok());
-            delete_where(&backends, dry_run, |artifacts| superfluous(artifacts, oldest)).await
+            let (day, now) = (Duration::from_secs(24 * 3600), Timestamp::now());
+            let oldest = older_than.and_then(|days| now.checked_sub(day * days).ok());
+            delete_where(&backends, dry_run, |artifacts| superfluous(artifacts, now, oldest)).await
         }
     }
 }
@@ -199,14 +199,15 @@ async fn delete_one(backend: &Arc<dyn Backend>, id: &str) -> Result<Option<Exit>
     }
 }
 
-/// Of artifacts, newest first: those whose environment a newer one holds too, and those made before `oldest`. One that
-/// does not say which environment it holds, or when it was made, is only what it is known to be.
-fn superfluous(newest_first: Vec<Artifact>, oldest: Option<Timestamp>) -> Vec<Artifact> {
+/// Of artifacts, newest first: those whose environment a newer one holds too, those that have expired, and those made
+/// before `oldest`. One that does not say which environment it holds, or when it was made, is only what it is known to be.
+fn superfluous(newest_first: Vec<Artifact>, now: Timestamp, oldest: Option<Timestamp>) -> Vec<Artifact> {
     let mut seen = BTreeSet::new();
     let mut is_superfluous = |artifact: &Artifact| {
-        let replaced = artifact.fingerprint.as_ref().is_some_and(|of| artifact.ready && !seen.insert(of.to_string()));
-        let expired = oldest.is_some_and(|oldest| artifact.created_at.is_some_and(|made| made < oldest));
-        replaced || expired
+        let usable = artifact.ready && !artifact.expired(now);
+        let replaced = artifact.fingerprint.as_ref().is_some_and(|of| usable && !seen.insert(of.to_string()));
+        let old = oldest.is_some_and(|oldest| artifact.created_at.is_some_and(|made| made < oldest));
+        replaced || old || artifact.expired(now)
     };
     newest_first.into_iter().filter(|artifact| is_superfluous(artifact)).collect()
 }
@@ -220,25 +221,27 @@ mod tests {
     #[test]
     fn what_is_replaced_or_too_old_is_superfluous() {
         let at = |day: i64| Timestamp::from_second(day * 86_400).ok();
-        let artifact = |id: &str, environment: Option<&str>, day, ready| Artifact {
+        let artifact = |id: &str, environment: Option<&str>, day, expires, ready| Artifact {
             backend: "b".into(),
             id: id.into(),
             tag: None,
             fingerprint: environment.map(|text| Digest::of(text.as_bytes())),
             created_at: at(day),
-            expires_at: None,
+            expires_at: expires,
             size_bytes: None,
             ready,
         };
         let all = vec![
-            artifact("being-made", Some("x"), 9, false),
-            artifact("new", Some("x"), 8, true),
-            artifact("replaced", Some("x"), 7, true),
-            artifact("nameless", None, 6, true),
-            artifact("alone", Some("y"), 2, true),
+            artifact("being-made", Some("x"), 9, None, false),
+            artifact("expired", Some("x"), 9, at(10), true),
+            artifact("new", Some("x"), 8, at(11), true),
+            artifact("replaced", Some("x"), 7, None, true),
+            artifact("nameless", None, 6, None, true),
+            artifact("alone", Some("y"), 2, None, true),
         ];
-        let ids = |oldest| superfluous(all.clone(), oldest).into_iter().map(|one| one.id).collect::<Vec<_>>();
-        assert_eq!(ids(None), ["replaced"]);
-        assert_eq!(ids(at(3)), ["replaced", "alone"]);
+        let now = at(10).unwrap_or_default();
+        let ids = |oldest| superfluous(all.clone(), now, oldest).into_iter().map(|one| one.id).collect::<Vec<_>>();
+        assert_eq!(ids(None), ["expired", "replaced"]);
+        assert_eq!(ids(at(3)), ["expired", "replaced", "alone"]);
     }
 }

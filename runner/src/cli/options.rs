@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use sandbox_bench_core::Condition;
 use sandbox_bench_datasets::Format;
 use sandbox_bench_reports::cost::RateCard;
+use sandbox_bench_reports::triage::Quarantine;
 
 use crate::config::Config;
 use crate::connect;
@@ -121,6 +122,9 @@ pub struct TaskFilter {
     /// At most so many tasks of each data set.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
+    /// Leave out the tasks that this list names, as `sandbox-bench triage --quarantine` writes it.
+    #[arg(long, value_name = "FILE")]
+    pub quarantine: Option<PathBuf>,
     /// Script that installs the solver's own tools, run as root at the end of making each environment. Part of warm
     /// artifacts, so that `--condition warm` pays for it once.
     #[arg(long, value_name = "FILE")]
@@ -131,7 +135,7 @@ impl TaskFilter {
     /// These tasks of `datasets`.
     ///
     /// # Errors
-    /// The set-up script cannot be read.
+    /// The set-up script or the quarantine list cannot be read.
     pub fn selection(&self, datasets: &[String]) -> Result<TaskSelection, Fault> {
         let dataset = |path: &String| DatasetChoice {
             path: path.clone(),
@@ -140,9 +144,11 @@ impl TaskFilter {
             include: Vec::new(),
             limit: self.limit.map(|limit| limit as usize),
         };
+        let quarantine = self.quarantine.as_deref().map(Quarantine::read).transpose().map_err(Fault::usage)?;
         Ok(TaskSelection {
             datasets: datasets.iter().map(dataset).collect(),
             include: self.task.iter().flat_map(|globs| split_globs(globs)).collect(),
+            quarantine: quarantine.unwrap_or_default(),
             install: self.solver_setup.as_deref().map(read_setup).transpose()?,
         })
     }

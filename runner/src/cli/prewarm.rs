@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use sandbox_bench_core::{Artifact, Condition};
+use sandbox_bench_core::{Artifact, Condition, FailureClass};
 use sandbox_bench_reports::cost::RateCard;
 use sandbox_bench_reports::files::replace_json;
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub struct PrewarmArgs {
     quiet: bool,
 }
 
-/// What prewarm made on one backend: printed, and stored as `prewarm-<backend>.json` in the run directory.
+/// What prewarm made on one backend: printed, and stored as `prewarm-<backend>-<run>.json` in the run directory.
 #[derive(Debug, Serialize)]
 struct Prewarmed {
     backend: String,
@@ -57,6 +57,9 @@ struct Prewarmed {
     env: Option<String>,
     artifacts: Vec<Made>,
     failures: Vec<String>,
+    /// True if one of them is more than that the backend has no warm artifacts at all.
+    #[serde(skip)]
+    failed: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,9 +86,7 @@ pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
     let rates = RateCard::named(None).map_err(Fault::infrastructure)?;
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
     let plan = run::plan(&request, &config).await?;
-    for problem in &plan.problems {
-        say::aside(format_args!("left out: {problem}"));
-    }
+    plan.apart.told().for_each(say::aside);
     let progress = Progress::new(&BTreeMap::new(), args.quiet);
     let open = run::begin(&request, &plan, progress.clone(), interrupt).await?;
     let directory = open.directory.clone();
@@ -96,7 +97,7 @@ pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
     let summary = summary?;
     let made: Vec<Prewarmed> = plan.backends.keys().map(|name| prewarmed(name, &plan, &warm)).collect();
     for one in &made {
-        let path = directory.join(format!("prewarm-{}.json", one.backend));
+        let path = directory.join(format!("prewarm-{}-{}.json", one.backend, plan.run));
         replace_json(&path, one).with_context(|| path.display().to_string()).map_err(Fault::evidence)?;
     }
     match args.format {
@@ -110,7 +111,8 @@ pub async fn run(args: PrewarmArgs) -> Result<Exit, Fault> {
     if summary.interrupted {
         return Ok(Exit::Interrupted);
     }
-    if made.iter().any(|one| !one.failures.is_empty()) {
+    let nothing = made.iter().all(|one| one.artifacts.is_empty());
+    if nothing || made.iter().any(|one| one.failed) {
         return Err(Fault::infrastructure(anyhow!("some environments have no warm artifact")));
     }
     Ok(Exit::Accepted)
@@ -123,8 +125,9 @@ fn request(args: &PrewarmArgs, backends: Vec<String>) -> Result<Request, Fault> 
         conditions: vec![Condition::Warm],
         solver: Solver::None,
         models: Vec::new(),
-        shape: Shape::default(),
-        replicates: 1,
+        // The tasks are there for their environments: no trial of them is planned.
+        shape: Shape { warm_up: 1, ..Shape::default() },
+        replicates: 0,
         order: Order::Sequential,
         seed: 0,
         concurrency: 1,
@@ -150,6 +153,7 @@ fn prewarmed(name: &str, plan: &Plan, warm: &WarmSet) -> Prewarmed {
             .into_iter()
             .map(|one| Made { artifact: one.artifact.clone(), built_us: one.built_us })
             .collect(),
+        failed: failed.iter().any(|failure| failure.class != FailureClass::Unavailable),
         failures: failed.into_iter().map(|failure| failure.message.clone()).collect(),
     }
 }

@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use clap::Args;
 use sandbox_bench_core::Condition;
 use sandbox_bench_core::evidence::Bounds;
+use sandbox_bench_reports::triage::Quarantine;
 
 use super::estimate::Estimate;
 use super::models::{Chosen, ModelOptions};
@@ -189,6 +190,9 @@ impl RunArgs {
         if tasks.install.is_none() {
             tasks.install = plan.solver_setup.as_deref().map(options::read_setup).transpose()?;
         }
+        if let (None, Some(list)) = (&self.filter.quarantine, &plan.quarantine) {
+            tasks.quarantine = Quarantine::read(list).map_err(Fault::usage)?;
+        }
         Ok(tasks)
     }
 
@@ -222,9 +226,7 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
     let interrupt = interrupt::on_signals().map_err(Fault::infrastructure)?;
     let planned = run::plan(&request, &config).await?;
     request.artifacts = options::artifacts(&args.artifact, &planned.artifact_variables());
-    for problem in &planned.problems {
-        say::aside(format_args!("left out: {problem}"));
-    }
+    planned.apart.told().for_each(say::aside);
     if args.dry_run {
         let estimate = Estimate::of(&planned, &request, &rates);
         table::print_plan(&planned, &request, &estimate, args.format)?;
@@ -254,7 +256,7 @@ pub async fn run(args: RunArgs) -> Result<Exit, Fault> {
     }
     let exit = report::exit(&summary);
     // Who names tasks has chosen; who takes a whole data set must hear that it was not whole.
-    if exit == Exit::Accepted && !planned.problems.is_empty() && whole_datasets(&request.tasks) {
+    if exit == Exit::Accepted && !planned.apart.problems.is_empty() && whole_datasets(&request.tasks) {
         return Ok(Exit::Rejected);
     }
     Ok(exit)

@@ -1,12 +1,11 @@
 //! `sandbox-bench triage`: why trials failed.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
 use sandbox_bench_reports::evidence::Run;
-use sandbox_bench_reports::triage::{self, Baseline, BaselineError, Quarantined};
+use sandbox_bench_reports::triage::{self, Baseline, BaselineError, Quarantine};
 
 use super::options::{OutputFormat, RatesOption};
 use super::table;
@@ -38,7 +37,8 @@ pub struct TriageArgs {
     /// Add those of RUN whose solver is gold to the baseline; each run counts once.
     #[arg(long, requires = "baseline")]
     record: bool,
-    /// Write the tasks that are not to be trusted, one line each: data set, task, digest, why.
+    /// Write the tasks that are not to be trusted, one line each: data set, task, digest, why. `run --quarantine` leaves
+    /// them out.
     #[arg(long, value_name = "FILE")]
     quarantine: Option<PathBuf>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub fn run(args: &TriageArgs) -> Result<Exit, Fault> {
         say::aside(format_args!("{}: {added} runs added, {} in it", path.display(), baseline.runs.len()));
     }
     if let Some(path) = &args.quarantine {
-        let written = std::fs::write(path, lines(&result.quarantine));
+        let written = std::fs::write(path, Quarantine::write(&result.quarantine));
         written.with_context(|| format!("cannot write {}", path.display())).map_err(Fault::evidence)?;
     }
     match args.format {
@@ -81,14 +81,4 @@ pub fn run(args: &TriageArgs) -> Result<Exit, Fault> {
 
 fn fault(error: BaselineError) -> Fault {
     Fault::evidence(error)
-}
-
-/// One line for each task; what would end a line or a field is a blank.
-fn lines(quarantine: &[Quarantined]) -> String {
-    let field = |text: &str| text.replace(['\t', '\n', '\r'], " ");
-    let mut text = String::new();
-    for Quarantined { task, why } in quarantine {
-        let _ = writeln!(text, "{}\t{}\t{}\t{}", field(&task.dataset), field(&task.task), task.digest, field(why));
-    }
-    text
 }

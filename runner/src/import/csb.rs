@@ -44,7 +44,8 @@ pub fn import(sources: &[PathBuf], options: &Options, results: &Path) -> Result<
     }
     let solver = one(&files, "solvers", |file| file.solver.clone())?;
     let started_at = files.iter().map(|file| file.date).min().unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut records: Vec<ImportedFile> = files.iter().map(ResultFile::record).chain(others).collect();
+    let mut records: Vec<ImportedFile> =
+        files.iter().map(ResultFile::record).chain(others.iter().map(|(_, record)| record.clone())).collect();
     let run = run_id("csb", started_at, &records);
     let mut directory = RunDirectory::begin(results, &run, started_at)?;
     for artifact in &artifacts {
@@ -67,6 +68,13 @@ pub fn import(sources: &[PathBuf], options: &Options, results: &Path) -> Result<
             return Err(ImportError::Changed(file.path.clone()));
         }
         record.kept = Some(kept.stored);
+    }
+    for ((path, _), record) in others.iter().zip(records.iter_mut().skip(files.len())) {
+        let bytes = json::whole(path)?;
+        if Digest::of(&bytes) != record.digest {
+            return Err(ImportError::Changed(path.clone()));
+        }
+        record.kept = Some(writer.directory.keep("csb.file", &bytes, "application/json")?.stored);
     }
     let (mut backends, mut conditions) = (Vec::new(), Vec::new());
     for file in &files {
@@ -107,7 +115,7 @@ fn one(files: &[ResultFile], what: &str, get: impl Fn(&ResultFile) -> String) ->
 struct Collected {
     files: Vec<ResultFile>,
     /// Files without results.
-    others: Vec<ImportedFile>,
+    others: Vec<(PathBuf, ImportedFile)>,
     artifacts: Vec<Artifact>,
     left_out: Listing,
     concurrency: u32,
@@ -307,13 +315,8 @@ impl Collected {
     }
 
     fn without_results(&mut self, path: &Path, facts: &Facts) {
-        self.others.push(ImportedFile {
-            name: name_of(path),
-            digest: facts.digest.clone(),
-            size: facts.size,
-            attempts: 0,
-            kept: None,
-        });
+        let (name, digest, size) = (name_of(path), facts.digest.clone(), facts.size);
+        self.others.push((path.to_owned(), ImportedFile { name, digest, size, attempts: 0, kept: None }));
     }
 }
 

@@ -176,6 +176,8 @@ struct TrialResult {
     config: Config,
     agent_info: AgentInfo,
     verifier_result: Option<VerifierResult>,
+    /// False if an exception means that the rewards say nothing of the work. Older versions do not tell.
+    reward_valid: Option<bool>,
     exception_info: Option<ExceptionInfo>,
     #[serde(default, deserialize_with = "instant")]
     started_at: Option<Timestamp>,
@@ -202,6 +204,7 @@ struct Environment {
     override_cpus: Option<f64>,
     override_memory_mb: Option<u64>,
     override_storage_mb: Option<u64>,
+    override_gpus: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -264,9 +267,11 @@ impl TrialResult {
         self.source.clone().or(options.dataset.clone()).unwrap_or_else(|| "adhoc".to_owned())
     }
 
-    fn exception(&self) -> Option<&ExceptionInfo> {
+    /// The exception that decides how the trial ended: the first one of a known class, else the first one.
+    fn exception(&self) -> Option<(&ExceptionInfo, Option<FailureClass>)> {
         let steps = self.step_results.iter().flatten().filter_map(|step| step.exception_info.as_ref());
-        self.exception_info.iter().chain(steps).next()
+        let all = || self.exception_info.iter().chain(steps.clone()).map(|exception| (exception, exception.class()));
+        all().find(|(_, class)| class.is_some()).or_else(|| all().next())
     }
 
     /// The phases, by their start, and the end of the last one in microseconds.
@@ -298,30 +303,72 @@ impl TrialResult {
     }
 }
 
-/// Exceptions that end a trial, and their class here.
-const CLASSES: [(&str, FailureClass); 21] = [
-    ("EnvironmentStartTimeoutError", FailureClass::Startup),
-    ("SandboxBuildFailedError", FailureClass::Environment),
-    ("HealthcheckError", FailureClass::Environment),
-    ("AgentSetupTimeoutError", FailureClass::Solver),
-    ("SandboxLikelyOutOfMemoryError", FailureClass::Environment),
-    ("MemoryLimitExceededError", FailureClass::Environment),
-    ("SSHAccessError", FailureClass::Transport),
-    ("GKEExecStreamClosedError", FailureClass::Transport),
-    ("GKEPodNotFoundError", FailureClass::Transport),
-    ("RuntimeRequestError", FailureClass::Transport),
-    ("AddTestsDirError", FailureClass::Transport),
-    ("DownloadVerifierDirError", FailureClass::Transport),
-    ("VerifierTimeoutError", FailureClass::Timeout),
-    ("RewardFileNotFoundError", FailureClass::Verifier),
-    ("RewardFileEmptyError", FailureClass::Verifier),
-    ("VerifierOutputParseError", FailureClass::Verifier),
-    ("CancelledError", FailureClass::Interrupted),
-    ("AgentAuthenticationError", FailureClass::Solver),
-    ("ModelNotFoundError", FailureClass::Solver),
-    ("ServiceOperationsUnsupportedError", FailureClass::Unavailable),
-    ("NetworkConnectionError", FailureClass::Solver),
+/// Exceptions after which rewards say nothing of the work, and their class here.
+const CLASSES: [(FailureClass, &[&str]); 9] = [
+    (FailureClass::Startup, &["EnvironmentStartTimeoutError", "VercelScopeError"]),
+    (
+        FailureClass::Environment,
+        &["SandboxBuildFailedError", "HealthcheckError", "SandboxLikelyOutOfMemoryError", "MemoryLimitExceededError"],
+    ),
+    (
+        FailureClass::Transport,
+        &[
+            "SSHAccessError",
+            "GKEExecStreamClosedError",
+            "GKEPodNotFoundError",
+            "RuntimeRequestError",
+            "AddTestsDirError",
+            "DownloadVerifierDirError",
+        ],
+    ),
+    (FailureClass::Timeout, &["VerifierTimeoutError"]),
+    (
+        FailureClass::Verifier,
+        &["RewardFileNotFoundError", "RewardFileEmptyError", "VerifierOutputParseError", "RegradeError"],
+    ),
+    (FailureClass::Interrupted, &["CancelledError"]),
+    (FailureClass::Unavailable, &["ServiceOperationsUnsupportedError", "MissingExtraError", "DspyImportError"]),
+    (FailureClass::Solver, &["AgentSetupTimeoutError", "AgentAuthenticationError", "ModelNotFoundError"]),
+    // The model's gateway refused or failed: the agent was never heard.
+    (
+        FailureClass::Solver,
+        &[
+            "ApiError",
+            "ApiRateLimitError",
+            "ApiInternalServerError",
+            "ApiOverloadedError",
+            "ApiConnectionClosedError",
+            "ApiResponseStalledError",
+            "UnknownApiError",
+            "NetworkConnectionError",
+            "ApiConnectionError",
+            "ApiUsageLimitError",
+            "RateLimitError",
+            "InternalServerError",
+            "ServiceUnavailableError",
+            "APIConnectionError",
+            "APIError",
+            "Timeout",
+            "UnsupportedModelParametersError",
+            "BadRequestError",
+            "UnprocessableEntityError",
+            "UnsupportedParamsError",
+            "APIResponseValidationError",
+            "BudgetExceededError",
+            "ApiProviderResourceNotFoundError",
+            "AuthenticationError",
+            "PermissionDeniedError",
+            "NotFoundError",
+        ],
+    ),
 ];
+
+impl ExceptionInfo {
+    fn class(&self) -> Option<FailureClass> {
+        let name = self.exception_type.as_str();
+        CLASSES.iter().find(|(_, names)| names.contains(&name)).map(|(class, _)| *class)
+    }
+}
 
 struct Writer {
     run: String,
@@ -374,6 +421,7 @@ impl Writer {
                 cpus: environment.override_cpus,
                 memory_mb: environment.override_memory_mb,
                 disk_mb: environment.override_storage_mb,
+                gpus: environment.override_gpus,
                 ..Resources::default()
             },
             network: NetworkPolicy::Public,
@@ -414,26 +462,30 @@ impl Writer {
     }
 }
 
-/// The verdict by the rewards, unless the exception says that they do not count.
+/// The verdict by the rewards, unless an exception says that they do not count.
 fn ended(result: &TrialResult, phases: &[PhaseSpan]) -> (Option<Verdict>, Option<Failure>) {
-    let exception = result.exception();
-    let class = exception.and_then(|e| CLASSES.iter().find(|(name, _)| *name == e.exception_type).map(|(_, c)| *c));
+    let (exception, class) = result.exception().unzip();
+    let class = class.flatten();
     let last = phases.last().map_or(Phase::Create, |span| span.phase);
     let told = |exception: &ExceptionInfo| {
         let message: String = exception.exception_message.chars().take(400).collect();
         format!("{}: {}", exception.exception_type, message.trim())
     };
+    let solved = phases.iter().any(|span| span.phase == Phase::Solve);
     let failure = |class, message: String| Failure {
         class,
-        phase: last,
+        // What the solver left behind may have been graded all the same.
+        phase: if class == FailureClass::Solver && solved { Phase::Solve } else { last },
         message,
         error_kind: exception.map(|exception| exception.exception_type.clone()),
         retryable: false,
     };
     let rewards = result.verifier_result.as_ref().and_then(|result| result.rewards.clone()).unwrap_or_default();
     match (exception, class) {
-        (Some(exception), Some(class)) => return (None, Some(failure(class, told(exception)))),
-        (Some(exception), None) if rewards.is_empty() => {
+        (Some(exception), Some(class)) if result.reward_valid != Some(true) => {
+            return (None, Some(failure(class, told(exception))));
+        }
+        (Some(exception), _) if rewards.is_empty() || result.reward_valid == Some(false) => {
             let class = match last {
                 _ if exception.exception_type == "AgentTimeoutError" => FailureClass::Timeout,
                 Phase::Create => FailureClass::Startup,

@@ -40,6 +40,20 @@ pub(super) struct Facts {
 
 type Take<'a> = &'a mut dyn FnMut(Part) -> Result<(), ImportError>;
 
+/// All bytes of a file that is held as a whole.
+///
+/// # Errors
+/// It cannot be read, or is larger than anything that is held.
+pub(super) fn whole(path: &Path) -> Result<Vec<u8>, ImportError> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
+    read.map_err(|error| ImportError::io(path, error))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(ImportError::TooLarge { path: path.to_owned(), at: 0, limit: LARGEST });
+    }
+    Ok(bytes)
+}
+
 /// Reads the object in the file `path` to its end, and hands over its parts as they come.
 ///
 /// # Errors

@@ -109,6 +109,7 @@ impl Whole {
             forwarded_env: Vec::new(),
             model_gateway: None,
             left_out: self.left_out,
+            quarantined: Listing::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_bench_core::evidence::{Cleanup, Creates, Event, Failure};
-use sandbox_bench_core::{Artifact, Created, FailureClass, Input, Phase, Sandbox, SnapshotSpec, Stage};
+use sandbox_bench_core::{Artifact, Created, ErrorKind, FailureClass, Input, Phase, Sandbox, SnapshotSpec, Stage};
 
 use super::context::{Calls, Context, Trial};
 use super::freshness::ARTIFACT;
@@ -82,9 +82,32 @@ async fn save(work: &Work<'_>, sandbox: &Arc<dyn Sandbox>) -> Result<Artifact, S
     context.journal.commit(intent).await.map_err(Stop::evidence)?;
     let spec = SnapshotSpec { tag: trial.tag.clone(), fingerprint: trial.setup.fingerprint.clone(), keep_for: None };
     let call = calls.call(Stage::Setup, SNAPSHOT_LIMIT);
+    let mut refused = None;
     let snapshot = async {
         let snapshot = sandbox.snapshot(&call, &spec).await;
-        snapshot.map_err(|error| Stop::from_error(Phase::Snapshot, "snapshot", &error))
+        snapshot.map_err(|error| {
+            refused = without_effect(error.kind()).then(|| error.to_string());
+            Stop::from_error(Phase::Snapshot, "snapshot", &error)
+        })
     };
-    rec.phase(Phase::Snapshot, snapshot).await
+    let saved = rec.phase(Phase::Snapshot, snapshot).await;
+    if let Some(error) = refused {
+        let nothing = Event::CreateFailed { tag: trial.tag.clone(), error, uncertain: false };
+        context.journal.append(nothing).await.map_err(Stop::evidence)?;
+    }
+    saved
+}
+
+/// True if no artifact can have come of a request that ended so.
+fn without_effect(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::InvalidRequest
+            | ErrorKind::Credentials
+            | ErrorKind::Denied
+            | ErrorKind::RateLimited { .. }
+            | ErrorKind::Capacity
+            | ErrorKind::Unavailable
+            | ErrorKind::Unsupported
+    )
 }
