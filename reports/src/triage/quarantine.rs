@@ -19,11 +19,15 @@ const LARGEST: u64 = 64 << 20;
 /// In place of a digest: whatever the task's content is.
 const ANY: &str = "-";
 
+/// Data set and task.
+type Named = (String, String);
+/// The content that is meant, or any, and why it is in quarantine.
+type Entry = (Option<Digest>, String);
+
 /// Tasks that are not to be run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quarantine {
-    /// By data set and task: of which content, and why.
-    tasks: HashMap<(String, String), Vec<(Option<Digest>, String)>>,
+    tasks: HashMap<Named, Vec<Entry>>,
 }
 
 /// What a list says of a task.
