@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use sandbox_bench_core::evidence::{Attempt, Event};
-use sandbox_bench_core::{Condition, ConditionProof, FailureClass};
+use sandbox_bench_core::{Condition, ConditionProof, FailureClass, Phase};
 
 use super::table;
 use crate::cleanup::Ledger;
