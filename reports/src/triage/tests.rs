@@ -151,7 +151,7 @@ fn a_run_that_the_baseline_holds_is_not_counted_again() {
     let place = tempfile::tempdir().unwrap();
     let once = run(place.path(), "once", "gold", "", vec![rejected("local", 1)]);
     let mut baseline = Baseline::default();
-    learn(&[once.clone()], &mut baseline).unwrap();
+    learn(std::slice::from_ref(&once), &mut baseline).unwrap();
     let found = triage(&[once.clone(), once], &baseline).unwrap();
     assert_eq!((found.quarantine, found.changed), (Vec::new(), Vec::new()), "one rejection may be an accident");
 }

@@ -15,8 +15,8 @@ use sandbox_bench_aws_microvm::{AwsMicrovmConfig, connect_with};
 use sandbox_bench_conformance::check::same;
 use sandbox_bench_conformance::{Case, Check, Outcome, Stop, ensure, run_cases};
 use sandbox_bench_core::{
-    Call, Completion, Destruction, Error, ExecSpec, Grants, Input, NetworkPolicy, SandboxState, Source, Stage,
-    TagQuery, TailSink,
+    Call, Completion, Destruction, Error, ExecSpec, Grants, Input, NetworkPolicy, SandboxSpec, SandboxState, Source,
+    Stage, TagQuery, TailSink,
 };
 use sandbox_bench_emulators::aws_microvm::{AwsOptions, Quotas};
 use sandbox_bench_emulators::faults::{Effect, Ending, Rule};
