@@ -10,6 +10,12 @@ use schemars::JsonSchema;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
+/// The longest time that a limit or a pause may take: a year, in seconds.
+const LONGEST: u64 = 366 * 24 * 60 * 60;
+/// The most CPUs of a profile.
+const MOST_CPUS: f64 = 10_000.0;
+/// The greatest sum of money, share or number of minutes.
+const GREATEST: f64 = 1e9;
 /// Name of the bundled data set: no path.
 const BUNDLED: &str = "smoke";
 
@@ -18,10 +24,13 @@ const BUNDLED: &str = "smoke";
 #[serde(deny_unknown_fields, default)]
 pub struct PlanFile {
     /// Backends; their settings are in the tables `[backend.NAME]`. `all` takes all that can be used.
+    #[serde(deserialize_with = "some")]
     pub backends: Vec<String>,
     /// How sandboxes come to be.
+    #[serde(deserialize_with = "some")]
     pub conditions: Vec<Condition>,
     /// Data sets: a name or path, or a table with filters.
+    #[serde(deserialize_with = "some")]
     pub datasets: Vec<DatasetPlan>,
     /// List of tasks to leave out, as `triage --quarantine` writes it; a path from the plan file's directory.
     pub quarantine: Option<PathBuf>,
@@ -30,6 +39,7 @@ pub struct PlanFile {
     /// Script that installs the solver's own tools into each environment.
     pub solver_setup: Option<PathBuf>,
     /// Models, for a solver that uses one.
+    #[serde(deserialize_with = "some")]
     pub models: Vec<String>,
     /// Names of host variables for a command or replay solver.
     pub forward_env: Vec<String>,
@@ -52,6 +62,7 @@ pub struct PlanFile {
     /// Resources by the name of their profile, a dimension of the plan. Without any, each task's own are asked for.
     pub profiles: BTreeMap<String, Profile>,
     /// Sizes of an extra input, a dimension of the plan: bytes, or text such as `16 MiB`.
+    #[serde(deserialize_with = "some")]
     pub input_sizes: Vec<Size>,
     /// In which rhythm trials are launched.
     pub load: Load,
@@ -84,7 +95,7 @@ pub struct DatasetTable {
     #[serde(default)]
     pub environments: Option<PathBuf>,
     /// Only tasks whose id matches one of these globs.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some")]
     pub tasks: Vec<String>,
     /// At most so many tasks.
     #[serde(default)]
@@ -122,8 +133,17 @@ impl<'de> Deserialize<'de> for DatasetPlan {
     }
 }
 
+/// A list that is written down and empty was meant to say something.
+fn some<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let list = Vec::deserialize(deserializer)?;
+    if list.is_empty() {
+        return Err(de::Error::custom("the list is empty: name something, or leave it out"));
+    }
+    Ok(list)
+}
+
 /// One level, or several.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Levels {
     /// Not said.
@@ -133,6 +153,37 @@ pub enum Levels {
     One(u32),
     /// Several, in the order in which they are run.
     Several(Vec<u32>),
+}
+
+impl<'de> Deserialize<'de> for Levels {
+    /// Not derived: an untagged enum would not say what is wrong.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> de::Visitor<'de> for Either {
+            type Value = Levels;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a number of trials, or a list of such numbers")
+            }
+
+            fn visit_i64<E: de::Error>(self, level: i64) -> Result<Levels, E> {
+                u32::try_from(level)
+                    .map(Levels::One)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(level), &self))
+            }
+
+            fn visit_u64<E: de::Error>(self, level: u64) -> Result<Levels, E> {
+                u32::try_from(level)
+                    .map(Levels::One)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(level), &self))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<Levels, A::Error> {
+                Vec::deserialize(de::value::SeqAccessDeserializer::new(list)).map(Levels::Several)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
 }
 
 /// Resources of a profile. What it does not say is the task's own.
@@ -191,7 +242,11 @@ impl<'de> Deserialize<'de> for Size {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
-                size(text).map(Size).ok_or_else(|| E::custom(format!("{text:?} is no size; write it as \"16 MiB\"")))
+                size(text).map(Size).ok_or_else(|| {
+                    E::custom(format!(
+                        "{text:?} is no size that is possible; write it as \"16 MiB\", with B, KiB, MiB or GiB"
+                    ))
+                })
             }
         }
         deserializer.deserialize_any(Either)
@@ -245,8 +300,8 @@ impl PlanFile {
     /// What is wrong, by its key.
     pub fn checked(mut self, directory: &Path) -> Result<Self, String> {
         let positive = |key: &str, number: Option<f64>| match number {
-            Some(number) if !(number.is_finite() && number > 0.0) => {
-                Err(format!("{key} = {number}: it must be above 0"))
+            Some(number) if !(number > 0.0 && number <= GREATEST) => {
+                Err(format!("{key} = {number:e}: it must be above 0 and at most {GREATEST:e}"))
             }
             _ => Ok(()),
         };
@@ -254,17 +309,41 @@ impl PlanFile {
         positive("stop.usd", self.stop.usd)?;
         positive("stop.model_usd", self.stop.model_usd)?;
         positive("stop.minutes", self.stop.minutes)?;
-        let at_least_one = [
-            ("replicates", self.replicates.map(u64::from)),
-            ("attempts", self.attempts.map(u64::from)),
-            ("stop.after_passes", self.stop.after_passes),
-            ("limits.solver_seconds", self.limits.solver_seconds),
-            ("limits.verifier_seconds", self.limits.verifier_seconds),
+        let interval = match self.load {
+            Load::Staggered { interval_ms } => Some(interval_ms),
+            _ => None,
+        };
+        let mut within = vec![
+            ("replicates".to_owned(), self.replicates.map(u64::from), 1, 100_000),
+            ("warm_up".to_owned(), Some(u64::from(self.warm_up)), 0, 100_000),
+            ("attempts".to_owned(), self.attempts.map(u64::from), 1, 100),
+            ("stop.after_passes".to_owned(), self.stop.after_passes, 1, u64::MAX),
+            ("limits.solver_seconds".to_owned(), self.limits.solver_seconds, 1, LONGEST),
+            ("limits.verifier_seconds".to_owned(), self.limits.verifier_seconds, 1, LONGEST),
+            ("load.interval_ms".to_owned(), interval, 0, LONGEST * 1000),
         ];
-        let levels = self.levels().into_iter().map(|level| ("concurrency", Some(u64::from(level))));
-        let per_backend = self.backend_concurrency.values().map(|most| ("backend_concurrency", Some(u64::from(*most))));
-        if let Some((key, _)) = at_least_one.into_iter().chain(levels).chain(per_backend).find(|(_, n)| *n == Some(0)) {
-            return Err(format!("{key} = 0: it must be at least 1"));
+        within.extend(self.levels().into_iter().map(|level| ("concurrency".to_owned(), Some(level.into()), 1, 10_000)));
+        let per_backend = self.backend_concurrency.iter();
+        within.extend(
+            per_backend.map(|(name, most)| (format!("backend_concurrency.{name}"), Some((*most).into()), 1, 10_000)),
+        );
+        for (name, profile) in &self.profiles {
+            for (key, value) in [("memory_mb", profile.memory_mb), ("disk_mb", profile.disk_mb), ("pids", profile.pids)]
+            {
+                within.push((format!("profiles.{name}.{key}"), value, 1, 1 << 40));
+            }
+        }
+        for dataset in &self.datasets {
+            if let DatasetPlan::Table(DatasetTable { path, limit: Some(0), .. }) = dataset {
+                return Err(format!("datasets: {path:?}: limit = 0: it must be at least 1"));
+            }
+        }
+        for (key, value, least, most) in within {
+            match value {
+                Some(value) if value < least => return Err(format!("{key} = {value}: it must be at least {least}")),
+                Some(value) if value > most => return Err(format!("{key} = {value}: it must be at most {most}")),
+                _ => {}
+            }
         }
         if matches!(&self.concurrency, Levels::Several(levels) if levels.is_empty()) {
             return Err("concurrency = []: name a level".into());
@@ -276,8 +355,11 @@ impl PlanFile {
             return Err(format!("input_sizes: {twice} bytes are named twice"));
         }
         for (name, profile) in &self.profiles {
-            if name.trim().is_empty() || profile.cpus.is_some_and(|cpus| !(cpus.is_finite() && cpus > 0.0)) {
-                return Err(format!("profiles.{name:?}: it needs a name, and CPUs above 0"));
+            if name.trim().is_empty() {
+                return Err(format!("profiles.{name:?}: it needs a name"));
+            }
+            if let Some(cpus) = profile.cpus.filter(|cpus| !(*cpus > 0.0 && *cpus <= MOST_CPUS)) {
+                return Err(format!("profiles.{name}.cpus = {cpus:e}: it must be above 0 and at most {MOST_CPUS}"));
             }
         }
         let from_here = |path: &Path| directory.join(path);
@@ -355,6 +437,21 @@ mod tests {
             ("concurrency = []", "name a level"),
             ("concurrency = [2, 2]", "level 2 is named twice"),
             ("concurrency = 0", "concurrency = 0"),
+            ("concurrency = [1, 1000000000000]", "1000000000000"),
+            ("concurrency = 'many'", "a number of trials, or a list"),
+            ("backend_concurrency = { local = 0 }", "backend_concurrency.local = 0"),
+            ("conditions = []", "the list is empty"),
+            ("datasets = [{ path = 'x', tasks = [] }]", "the list is empty"),
+            ("datasets = [{ path = 'x', limit = 0 }]", "limit = 0"),
+            ("replicates = 4000000000", "at most 100000"),
+            ("warm_up = 4294967295", "at most 100000"),
+            ("[limits]\nsolver_seconds = 18446744073709551615", "solver_seconds"),
+            ("[limits]\nsolver_seconds = 9223372036854775807", "at most 31622400"),
+            ("[load]\nshape = 'staggered'\ninterval_ms = 9223372036854775807", "interval_ms"),
+            ("[stop]\nminutes = 1e308", "minutes = 1e308"),
+            ("[profiles]\nodd = { cpus = 1e300 }", "odd.cpus = 1e300"),
+            ("[profiles]\nodd = { memory_mb = 0 }", "odd.memory_mb = 0"),
+            ("input_sizes = ['999999999999 GiB']", "no size"),
             ("input_sizes = ['16 MB']", "no size"),
             ("input_sizes = [-1]", "negative"),
             ("datasets = [{ path = 'x', task = ['y'] }]", "task"),

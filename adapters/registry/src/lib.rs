@@ -65,6 +65,32 @@ pub async fn connect(name: &str, config: &toml::Table, call: &Call) -> Result<Ar
     }
 }
 
+/// Reads the table of the backend `name` without connecting: a mistake in it is told although nothing of it is used. Of a backend
+/// that is not compiled in nothing is known.
+///
+/// # Errors
+/// `InvalidRequest`, naming what is wrong.
+pub fn check(name: &str, config: &toml::Table) -> Result<()> {
+    let _ = config;
+    match name {
+        #[cfg(all(feature = "local", target_os = "linux"))]
+        "local" => parse::<sandbox_bench_local::LocalConfig>(name, config).map(drop),
+        #[cfg(feature = "docker")]
+        "docker" => parse::<sandbox_bench_docker::DockerConfig>(name, config).map(drop),
+        #[cfg(feature = "polyaxon")]
+        "polyaxon" => parse::<sandbox_bench_polyaxon::PolyaxonConfig>(name, config).map(drop),
+        #[cfg(feature = "daytona")]
+        "daytona" => parse::<sandbox_bench_daytona::DaytonaConfig>(name, config).map(drop),
+        #[cfg(feature = "modal")]
+        "modal" => parse::<sandbox_bench_modal::ModalConfig>(name, config).map(drop),
+        #[cfg(feature = "vercel")]
+        "vercel" => parse::<sandbox_bench_vercel::VercelConfig>(name, config).map(drop),
+        #[cfg(feature = "aws-microvm")]
+        "aws-microvm" => parse::<sandbox_bench_aws_microvm::AwsMicrovmConfig>(name, config).map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// The backend's own form of the request for `spec`, as JSON text, where it has one that a person writes and reads: Polyaxon's
 /// operation.
 ///

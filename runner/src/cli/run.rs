@@ -82,10 +82,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "BACKEND=ID")]
     artifact: Vec<Pair<String>>,
     /// Time limit of the solver in seconds [default: the task's].
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_622_400))]
     solver_timeout: Option<u64>,
     /// Time limit of the verifier in seconds [default: the task's].
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_622_400))]
     verifier_timeout: Option<u64>,
     /// Where the run directory is made.
     #[arg(long, default_value = "results", value_name = "DIR")]

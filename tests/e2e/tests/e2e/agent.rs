@@ -399,7 +399,7 @@ fn models_are_a_dimension_with_pass_at_k_and_the_cost_of_an_accepted_trial() {
     });
     let rest = "--dataset tasks --model scripted,scripted-2 --replicates 4 --order sequential";
     let plan = bench(&world, &gateway, &format!("{rest} --dry-run")).run().exits(0).stdout;
-    assert!(plan.contains("scripted-2") && plan.contains("8 trials"), "{plan}");
+    assert!(plan.contains("scripted-2") && plan.contains("trials 8"), "{plan}");
     assert!(gateway.asked().is_empty());
     let outcome = bench(&world, &gateway, rest).run().exits(1);
     assert_shown!("agent-models", outcome.stdout);
