@@ -162,9 +162,17 @@ async fn a_token_that_ends_within_a_command_is_replaced(bench: Bench) -> Check {
 
 async fn a_microvm_that_dies_under_a_command_is_lost_with_what_was_said(bench: Bench) -> Check {
     let made = bench.create(&bench.spec()).await?;
-    bench.faults([Rule::new("GET", LOOK, Effect::flag("dies")).skip(1).times(1)])?;
-    let (completion, said) = bench.sh(&made, "echo begun; sleep 30; echo never").await?;
-    same("a command", (completion, said), (Completion::SandboxLost, "begun\n".into()))?;
+    let (asking, spec) = (bench.call(), ExecSpec::sh("echo begun; sleep 30; echo never").timeout(LIMIT));
+    let sink = TailSink::new(4096);
+    let dies = async {
+        while sink.text(Stream::Stdout).is_empty() && !asking.remaining().is_zero() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bench.faults([Rule::new("GET", LOOK, Effect::flag("dies")).times(1)])
+    };
+    let (ran, dies) = tokio::join!(made.sandbox.exec(&asking, &spec, &sink), dies);
+    dies?;
+    same("a command", (ran?.completion, sink.text(Stream::Stdout)), (Completion::SandboxLost, "begun\n".into()))?;
     kind("another one", bench.sh(&made, "true").await, "sandbox_lost")?;
     let found = bench.backend.find(&bench.call(), &TagQuery::Run("faults".into())).await?;
     same("its state", found.iter().map(|found| found.state).collect(), vec![SandboxState::Stopped])?;
