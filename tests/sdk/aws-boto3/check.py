@@ -22,9 +22,9 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from emulator import admin, check, passed, requests, same, script
 from shapes import Witness, check_list, check_table
 
-EMULATOR = os.environ["EMULATOR_URL"]
 REGION = os.environ["AWS_REGION"]
 BASE = f"arn:aws:lambda:{REGION}:aws:microvm-image:al2023-1"
 ROLE = "arn:aws:iam::123456789012:role/build"
@@ -50,50 +50,14 @@ HOOKS = {
 LIMIT = 60
 
 
-def admin(method, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"content-type": "application/json"}
-    request = urllib.request.Request(f"{EMULATOR}/__emulator/{path}", data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
-
-
-def script(*rules):
-    admin("PUT", "faults", {"rule": list(rules)})
-
-
 def fault(method, path, effect, times=1):
     return {"method": method, "path": path, "times": times, "effect": effect}
-
-
-def requests(method, end):
-    seen = admin("GET", "requests")
-    return [request for request in seen if request["method"] == method and request["path"].endswith(end)]
 
 
 def violations():
     found = [violation["what"] for violation in admin("GET", "violations")]
     admin("DELETE", "violations")
     return found
-
-
-checks = 0
-
-
-@contextmanager
-def check(name):
-    global checks
-    admin("DELETE", "requests")
-    try:
-        yield
-    except BaseException:
-        print(f"FAILED  {name}", file=sys.stderr)
-        raise
-    finally:
-        script()
-    checks += 1
-    print(f"ok  {name}", flush=True)
 
 
 @contextmanager
@@ -106,10 +70,6 @@ def refused(status, code, part=""):
         assert part in error.response["Error"]["Message"], error
     else:
         raise AssertionError(f"succeeded, not refused with {status} {code}")
-
-
-def same(got, wanted):
-    assert got == wanted, f"{got!r} is not {wanted!r}"
 
 
 def until(what, ask):
@@ -457,4 +417,4 @@ with check("every operation was answered, and every answer had the shape of the 
 
 same(violations(), [])
 same(admin("GET", "state")["machines"], [])
-print(f"{checks} checks passed, {sum(witness.seen.values())} answers held against the model")
+print(f"{len(passed)} checks passed, {sum(witness.seen.values())} answers held against the model")

@@ -12,39 +12,12 @@ import {
   SandboxFilesystemNotADirectoryError,
   SandboxFilesystemNotFoundError,
 } from "modal";
+import { admin, check, checks, emulator, script } from "./emulator.mjs";
 
-const emulator = process.env.EMULATOR_URL;
 const control = "/modal.client.ModalClient/";
 const router = "/modal.task_command_router.TaskCommandRouter/";
-
-async function admin(method, path, body) {
-  const answer = await fetch(`${emulator}/__emulator/${path}`, {
-    method,
-    headers: { "content-type": "application/json" },
-    body: body && JSON.stringify(body),
-  });
-  const text = await answer.text();
-  assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${text}`);
-  return text ? JSON.parse(text) : undefined;
-}
-const script = (...rules) => admin("PUT", "faults", { rule: rules });
 const fault = (path, name, value = 0, rule = {}) => ({ path, effect: { kind: "flag", name, value }, ...rule });
 const methods = async () => (await admin("GET", "requests")).map((request) => request.path.split("/").at(-1));
-
-let checks = 0;
-async function check(name, body) {
-  await admin("DELETE", "requests");
-  try {
-    await body();
-  } catch (error) {
-    console.error(`FAILED  ${name}`);
-    throw error;
-  } finally {
-    await script();
-  }
-  checks += 1;
-  console.log(`ok  ${name}`);
-}
 
 /** What a command writes and exits with. */
 async function run(sandbox, text, params = {}) {

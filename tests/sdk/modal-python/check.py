@@ -4,12 +4,8 @@ EMULATOR_URL=http://127.0.0.1:PORT MODAL_SERVER_URL=.. MODAL_TOKEN_ID=.. MODAL_T
 """
 
 import io
-import json
-import os
-import sys
 import tempfile
 import time
-import urllib.request
 from contextlib import contextmanager, redirect_stdout
 
 import modal
@@ -29,50 +25,20 @@ from modal.exception import (
     ServiceError,
 )
 
-EMULATOR = os.environ["EMULATOR_URL"]
+from emulator import admin, check, passed, same, script
+
 CONTROL = "/modal.client.ModalClient/"
 ROUTER = "/modal.task_command_router.TaskCommandRouter/"
 BASE = "debian:bookworm-slim"
-
-
-def admin(method, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"content-type": "application/json"}
-    request = urllib.request.Request(f"{EMULATOR}/__emulator/{path}", data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
 
 
 def fault(path, name, value=0, **rule):
     return {"path": path, "effect": {"kind": "flag", "name": name, "value": value}, **rule}
 
 
-def script(*rules):
-    admin("PUT", "faults", {"rule": list(rules)})
-
-
 def methods():
     """The methods that were called since the check began, in the order of their answers."""
     return [request["path"].rsplit("/", 1)[1] for request in admin("GET", "requests")]
-
-
-checks = 0
-
-
-@contextmanager
-def check(name):
-    global checks
-    admin("DELETE", "requests")
-    try:
-        yield
-    except BaseException:
-        print(f"FAILED  {name}", file=sys.stderr)
-        raise
-    finally:
-        script()
-    checks += 1
-    print(f"ok  {name}", flush=True)
 
 
 @contextmanager
@@ -83,10 +49,6 @@ def raises(kind, text=""):
         assert text in str(error), error
     else:
         raise AssertionError(f"succeeded, no {kind.__name__}")
-
-
-def same(got, wanted):
-    assert got == wanted, f"{got!r} is not {wanted!r}"
 
 
 def run(sandbox, script, **options):
@@ -365,4 +327,4 @@ while admin("GET", "state")["machines"]:
     time.sleep(0.05)
 violations = admin("GET", "violations")
 same(violations, [])
-print(f"{checks} checks passed, no violations")
+print(f"{len(passed)} checks passed, no violations")

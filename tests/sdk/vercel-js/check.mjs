@@ -4,8 +4,8 @@
 //   EMULATOR_URL=http://127.0.0.1:PORT VERCEL_TOKEN=.. VERCEL_TEAM_ID=.. VERCEL_PROJECT_ID=.. node check.mjs
 import assert from "node:assert/strict";
 import { Sandbox, Snapshot } from "@vercel/sandbox";
+import { admin, check, checks, emulator, script } from "./emulator.mjs";
 
-const emulator = process.env.EMULATOR_URL;
 const credentials = {
   token: process.env.VERCEL_TOKEN,
   teamId: process.env.VERCEL_TEAM_ID,
@@ -13,35 +13,8 @@ const credentials = {
   // The client has no setting for its address; it takes a `fetch`.
   fetch: (url, init) => fetch(String(url).replace("https://vercel.com/api", `${emulator}/api`), init),
 };
-
-async function admin(method, path, body) {
-  const answer = await fetch(`${emulator}/__emulator/${path}`, {
-    method,
-    headers: { "content-type": "application/json" },
-    body: body && JSON.stringify(body),
-  });
-  const text = await answer.text();
-  assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${text}`);
-  return text ? JSON.parse(text) : undefined;
-}
-const script = (...rules) => admin("PUT", "faults", { rule: rules });
 const requests = async (method, end) =>
   (await admin("GET", "requests")).filter((request) => request.method === method && request.path.endsWith(end));
-
-let checks = 0;
-async function check(name, body) {
-  await admin("DELETE", "requests");
-  try {
-    await body();
-  } catch (error) {
-    console.error(`FAILED  ${name}`);
-    throw error;
-  } finally {
-    await script();
-  }
-  checks += 1;
-  console.log(`ok  ${name}`);
-}
 
 /** The error of a call that must fail. */
 async function failure(promise) {

@@ -6,8 +6,6 @@ EMULATOR_URL=http://127.0.0.1:PORT VERCEL_TOKEN=.. VERCEL_TEAM_ID=.. VERCEL_PROJ
 import json
 import os
 import subprocess
-import sys
-import urllib.request
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -26,7 +24,7 @@ from vercel.sandbox.sync import (
     TagFilter,
 )
 
-EMULATOR = os.environ["EMULATOR_URL"]
+from emulator import EMULATOR, admin, check, passed, requests, same, script
 
 
 def client(**changes):
@@ -40,42 +38,6 @@ def client(**changes):
     return SyncSandboxClient.create(options=options)
 
 
-def admin(method, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"content-type": "application/json"}
-    request = urllib.request.Request(f"{EMULATOR}/__emulator/{path}", data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
-
-
-def script(*rules):
-    admin("PUT", "faults", {"rule": list(rules)})
-
-
-def requests(method, end):
-    seen = admin("GET", "requests")
-    return [request for request in seen if request["method"] == method and request["path"].endswith(end)]
-
-
-checks = 0
-
-
-@contextmanager
-def check(name):
-    global checks
-    admin("DELETE", "requests")
-    try:
-        yield
-    except BaseException:
-        print(f"FAILED  {name}", file=sys.stderr)
-        raise
-    finally:
-        script()
-    checks += 1
-    print(f"ok  {name}", flush=True)
-
-
 @contextmanager
 def refused(status, code=None):
     try:
@@ -87,10 +49,6 @@ def refused(status, code=None):
         assert (error.status_code, error.code) == (status, code or error.code), error
     else:
         raise AssertionError(f"succeeded, not refused with {status}")
-
-
-def same(got, wanted):
-    assert got == wanted, f"{got!r} is not {wanted!r}"
 
 
 def run(sandbox, script, **options):
@@ -280,4 +238,4 @@ with check("nothing is left, and nothing was against the protocol"):
     same((state["sandboxes"], state["snapshots"], state["machines"]), ([], [], []))
     same(admin("GET", "violations"), [])
 service.close()
-print(f"vercel-sandbox: {checks} checks passed")
+print(f"vercel-sandbox: {len(passed)} checks passed")
