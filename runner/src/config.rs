@@ -67,9 +67,6 @@ impl Config {
         {
             bail!("{of}: unknown backend {name:?} (known backends: {})", known.join(", "));
         }
-        for (name, table) in &config.backend {
-            sandbox_bench_registry::check(name, table).map_err(|e| anyhow!(e).context(of.to_owned()))?;
-        }
         if let Some(name) = config.track.keys().find(|name| !TRACKERS.contains(&name.as_str())) {
             bail!("{of}: unknown tracker {name:?} (known trackers: {})", TRACKERS.join(", "));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use sandbox_bench_core::layers::{RetryPolicy, stack};
-use sandbox_bench_core::{Backend, Call, ErrorKind, Grants, Tag};
+use sandbox_bench_core::{Backend, Call, Error, ErrorKind, Grants, Tag};
 use sandbox_bench_registry::KNOWN;
 
 use crate::config::Config;
@@ -27,15 +27,20 @@ pub type Backends = BTreeMap<String, Arc<dyn Backend>>;
 /// # Errors
 /// A name is unknown, or a backend does not answer or refuses.
 pub async fn connect(names: &[String], config: &Config, run: &str) -> Result<Backends, Fault> {
+    let fault = |name: &String, error: Error| {
+        let wrong = matches!(error.kind(), ErrorKind::InvalidRequest);
+        let file = config.file.as_ref().filter(|_| wrong && config.backend.contains_key(name));
+        let file = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
+        let fault = anyhow!("{file}backend {name}: {error}");
+        if wrong { Fault::usage(fault) } else { Fault::infrastructure(fault) }
+    };
+    // A mistake in the settings of a backend is told although this run does not use it: the next one may.
+    for (name, settings) in &config.backend {
+        sandbox_bench_registry::check(name, settings).map_err(|error| fault(name, error))?;
+    }
     let mut backends = Backends::new();
     for name in names {
-        let backend = connect_one(name, config, run).await.map_err(|error| {
-            let wrong = matches!(error.kind(), ErrorKind::InvalidRequest);
-            let file = config.file.as_ref().filter(|_| wrong && config.backend.contains_key(name));
-            let file = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
-            let fault = anyhow!("{file}backend {name}: {error}");
-            if wrong { Fault::usage(fault) } else { Fault::infrastructure(fault) }
-        })?;
+        let backend = connect_one(name, config, run).await.map_err(|error| fault(name, error))?;
         backends.insert(name.clone(), backend);
     }
     Ok(backends)

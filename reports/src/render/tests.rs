@@ -72,7 +72,10 @@ fn a_resumed_sandbox_has_a_row_and_says_what_its_create_is() {
         })
     });
     let shown = shown(&conditions, 3, &journal(attempts, Some(finished())));
-    let row = |condition: &str| shown.lines().find(|line| line.contains(&format!(" {condition} "))).map(str::to_owned);
+    let row = |condition: &str| {
+        let of = |line: &&str| line.starts_with("aws-microvm ") && line.contains(&format!(" {condition} "));
+        shown.lines().find(of).map(str::to_owned)
+    };
     assert!(row("cold").is_some_and(|row| row.contains("110 ms")), "{shown}");
     assert!(row("resumed").is_some_and(|row| row.contains("55 ms")), "{shown}");
     let note = "aws-microvm resumed: create is the resumption; making and suspending the sandbox came before";

@@ -16,7 +16,7 @@ use sandbox_bench_conformance::check::same;
 use sandbox_bench_conformance::{Case, Check, Outcome, Stop, ensure, run_cases};
 use sandbox_bench_core::{
     Call, Completion, Destruction, Error, ExecSpec, Grants, Input, NetworkPolicy, SandboxSpec, SandboxState, Source,
-    Stage, TagQuery, TailSink,
+    Stage, Stream, TagQuery, TailSink,
 };
 use sandbox_bench_emulators::aws_microvm::{AwsOptions, Quotas};
 use sandbox_bench_emulators::faults::{Effect, Ending, Rule};

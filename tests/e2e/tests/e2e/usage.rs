@@ -77,4 +77,8 @@ fn a_wrong_configuration_names_the_file_and_the_setting() {
     world.write("bench.toml", "[backend.local]\nstate_dri = '/nowhere'\n");
     let outcome = world.bench("run --backend local --dataset tasks").run().exits(2);
     assert_shown!("wrong-configuration", outcome.shown());
+    // Also of a backend that is not used.
+    world.write("bench.toml", "[backend.docker]\npul = 'never'\n");
+    let told = world.bench("run --backend local --dataset tasks").run().exits(2).stderr;
+    assert!(told.contains("bench.toml: backend docker:") && told.contains("unknown field `pul`"), "{told}");
 }
