@@ -112,19 +112,7 @@ async fn a_connection_that_is_cut_loses_and_repeats_nothing(bench: Bench) -> Che
 }
 
 async fn a_runner_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out(bench: Bench) -> Check {
-    let made = bench.create(&bench.spec()).await?;
-    bench.sh(&made, "true").await?;
-    let gone = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        bench.faults(["GET", "POST"].map(|method| Rule::new(method, "/v1/**", Effect::status(502))))
-    };
-    let (asking, spec, sink) =
-        (bench.call(), ExecSpec::sh("sleep 60").timeout(Duration::from_secs(3)), TailSink::new(0));
-    let (ran, gone) = tokio::join!(made.sandbox.exec(&asking, &spec, &sink), gone);
-    gone?;
-    same("a command", ran?.completion, Completion::TransportLost)?;
-    bench.faults([])?;
-    bench.destroyed(&made).await?;
+    bench.away_at_the_limit(["GET", "POST"].map(|method| Rule::new(method, "/v1/**", Effect::status(502)))).await?;
     bench.end().await
 }
 

@@ -142,19 +142,7 @@ async fn a_stream_that_breaks_off_is_read_on(bench: Bench) -> Check {
 }
 
 async fn a_router_that_is_away_when_a_commands_time_is_over_has_not_seen_it_time_out(bench: Bench) -> Check {
-    let made = bench.create(&bench.spec()).await?;
-    bench.sh(&made, "true").await?;
-    let gone = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        bench.faults([Rule::new("POST", "/**", Effect::Reset)])
-    };
-    let (asking, spec, sink) =
-        (bench.call(), ExecSpec::sh("sleep 60").timeout(Duration::from_secs(3)), TailSink::new(0));
-    let (ran, gone) = tokio::join!(made.sandbox.exec(&asking, &spec, &sink), gone);
-    gone?;
-    same("a command", ran?.completion, Completion::TransportLost)?;
-    bench.faults([])?;
-    bench.destroyed(&made).await?;
+    bench.away_at_the_limit([Rule::new("POST", "/**", Effect::Reset)]).await?;
     bench.end().await
 }
 

@@ -74,6 +74,23 @@ impl Bench {
         self.run(made, &ExecSpec::sh(script).timeout(LIMIT)).await
     }
 
+    /// A command whose sandbox meets these faults from soon after its start until past its time limit has not timed out: nobody
+    /// saw it then.
+    pub(crate) async fn away_at_the_limit(&self, rules: impl IntoIterator<Item = Rule>) -> Check {
+        let made = self.create(&self.spec()).await?;
+        self.sh(&made, "true").await?;
+        let away = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.faults(rules)
+        };
+        let spec = ExecSpec::sh("sleep 60").timeout(Duration::from_secs(3));
+        let (ran, away) = tokio::join!(self.run(&made, &spec), away);
+        away?;
+        same("a command", ran?.0, Completion::TransportLost)?;
+        self.faults([])?;
+        self.destroyed(&made).await
+    }
+
     pub(crate) async fn destroyed(&self, made: &Created) -> Check {
         same("destroy", self.backend.destroy(&self.call(), made.sandbox.reference()).await?, Destruction::Confirmed)
     }
